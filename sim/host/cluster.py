@@ -228,7 +228,9 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
     if symmetric:
         spaces["mirrored"] = 1
         mirrors = make_mirrors(plan, distances)
-    released = _released(plan, wavefronts, machine.dispatch.launch_ps, machine.dma.policy == DmaPolicy.CHUNK)
+    by_chunk = machine.dma.policy == DmaPolicy.CHUNK
+    launch_ps = 0 if by_chunk else machine.dispatch.launch_ps  # software's commands need no kernel
+    released = _released(plan, wavefronts, launch_ps, by_chunk)
     tracker["released"] = (released[:, 0] >= 0).sum()
     switch, sums = make_switch(plan.chunks.gpus, plan.chunks.gpus in distances)
     sent_on = (plan.tiles["sends"] > 0) & (plan.tiles["threshold_bytes"] > 0)
@@ -248,7 +250,7 @@ def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: b
 
 
 def _released(plan: Plan, wavefronts: np.ndarray, start_ps: int, by_chunk: bool) -> np.ndarray:
-    """The ready list with room for all descriptors. Tiles that expect nothing are in it: they are ready at launch.
+    """The ready list with room for all descriptors. Tiles that expect nothing are in it: they are ready at start_ps.
 
     All of them go to their first GPU, then all to their second one, and so on. by_chunk: that is a command for each.
     """

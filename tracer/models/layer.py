@@ -61,10 +61,15 @@ class Steps:
         """Size of the activations of a micro-batch, all tokens times the hidden size."""
         return self.how.tokens * self.model.hidden * self.how.dtype.bytes
 
-    def reduced(self, name: str, gemm: str) -> None:
-        """The exchange behind a GEMM whose output is a partial sum."""
+    def reduced(self, name: str, gemm: str, rows: int = 0, after: str = "") -> None:
+        """The exchange behind a GEMM whose output is a partial sum.
+
+        rows: of the output; 0 = one for each token. after: the step that adds the output to others, so that no
+        exchange can be fused with the GEMM; "" = the GEMM itself.
+        """
         kind = "reduce_scatter" if self.how.sequence_parallel else "all_reduce"
-        self.exchange(name, kind, self.row_bytes, self.how.tp, after=(gemm,), reduces=gemm)
+        data_bytes = (rows or self.how.tokens) * self.model.hidden * self.how.dtype.bytes
+        self.exchange(name, kind, data_bytes, self.how.tp, after=(after or gemm,), reduces="" if after else gemm)
 
     def gathered(self, name: str) -> None:
         """The all-gather before a GEMM whose input is divided (sequence parallelism)."""
@@ -186,16 +191,19 @@ def _attention_backward(steps: Steps) -> None:
         steps.add("rotary_back", NORM, texts.rotary(backward=True))
     projections = list(_projections(model, how).items())
     again: tuple[str, ...] = ()
+    done: set[int] = set()
     for name, (n, k) in reversed(projections):
         steps.add(f"{name}_bias_back", NORM, *texts.bias_backward(how.tokens, n))
         before = steps.steps[-1].name
         if k == model.hidden and not again:
             again = steps.gathered_again("attention_gather_again")
-        gemm = steps.matrix(f"{name}_input", how.tokens, k, n, before)
-        if name in ("q", "k"):
-            steps.add(f"{name}_input_sum", NORM, texts.sum())
+        gemm, added = steps.matrix(f"{name}_input", how.tokens, k, n, before), ""
+        if k == model.hidden and k in done:
+            added = f"{name}_input_sum"
+            steps.add(added, NORM, texts.sum())
         if k == model.hidden and name == projections[0][0]:
-            steps.reduced("attention_reduce_back", gemm)
+            steps.reduced("attention_reduce_back", gemm, after=added)
+        done.add(k)
         steps.matrix(f"{name}_weight", k, n, how.tokens, gemm, *(again if k == model.hidden else ()))
     wait = [step.name for step in steps.steps if step.name == "attention_reduce_back"]
     steps.add("attention_norm_back", NORM, texts.norm_backward())

@@ -103,7 +103,7 @@ def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     rows, vocab = how.predicted, -(-model.vocab // how.tp)
     steps.add("loss_back", NORM, *texts.loss(backward=True))
     gemm = steps.matrix("logits_input", rows, model.hidden, vocab)
-    steps.reduced("logits_reduce_back", gemm)
+    steps.reduced("logits_reduce_back", gemm, rows)
     steps.matrix("logits_weight", model.hidden, vocab, rows, gemm)
     waits = tuple(step.name for step in steps.steps if step.name in ("logits_reduce_back", "logits_weight"))
     first = len(steps.steps)

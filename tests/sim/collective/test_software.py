@@ -104,6 +104,12 @@ def test_tiles_wait_for_their_rows_of_a():
     assert late.time_ps - result.time_ps == pytest.approx(9_000_000, rel=0.2)
 
 
+def test_copies_of_software_wait_for_no_kernel():
+    """A command for a copy engine costs `dma.start_ps`, whatever the launch of a kernel takes."""
+    launched = software(AG_COPIES, 4, "switch", "dispatch.launch_ps=4000000")
+    assert launched.time_ps == software(AG_COPIES, 4).time_ps
+
+
 def test_the_owner_reads_every_sum_and_writes_one():
     preset, chunks = small_preset("link.topology=switch"), even_chunks(SOURCE.tiles, 4)
     result = CollectiveRun(preset=preset, source=SOURCE, chunks=chunks, kind="local_reduce").execute()

@@ -64,6 +64,30 @@ def test_an_encoder_predicts_the_chosen_words():
     assert steps(HOW)["output"]["logits"] == "gemm:m=256,n=30522,k=1024,dtype=fp16"
 
 
+def test_the_gradient_of_the_chosen_words_is_exchanged():
+    """40 words of 1,024 fp16 values, not all 256 tokens."""
+    backward = steps(replace(HOW, predictions=20, tp=2))["output backward"]
+    assert backward["logits_reduce_back"] == Exchange("all_reduce", 40 * 1024 * 2, 2)
+    every = steps(replace(HOW, tp=2))["output backward"]
+    assert every["logits_reduce_back"] == Exchange("all_reduce", 256 * 1024 * 2, 2)
+
+
+@pytest.mark.parametrize(("software", "before"), [("eager", "q_input_sum"), ("megatron", "qkv_input")])
+def test_an_input_gradient_is_exchanged_when_all_its_parts_are_added(software, before):
+    """Eager software has three GEMMs for Q, K and V. No exchange can be fused with the last one: a sum follows."""
+    blocks = make_schedule(BERT, replace(HOW, software=Software(software), tp=2)).blocks()
+    backward = {step.name: step for block in blocks if block.name == "backward" for step in block.steps}
+    step = backward["attention_reduce_back"]
+    assert (step.after, step.reduces) == ((before,), "" if software == "eager" else before)
+
+
+def test_gradients_of_latent_projections_are_added():
+    """Queries and the latent cache have a projection each of the same input (DeepSeek-V3)."""
+    backward = steps(replace(HOW, optimizer=Optimizer.ADAM), load_model("deepseek-v3"))["backward"]
+    assert backward["q_down_input_sum"] == "residual:rows=256,cols=7168,dtype=fp16"
+    assert [name for name in backward if name.endswith("_input_sum")] == ["q_down_input_sum"]
+
+
 def test_gradients_are_added_up_over_micro_batches():
     several = steps(replace(HOW, micro_batches=2))
     assert several["backward"]["gradient_sum"] == "residual:rows=1,cols=12582912,dtype=fp32"
