@@ -1,0 +1,31 @@
+"""Sentences with numbers say what the committed tables say."""
+
+import csv
+import re
+
+from tests.support.paths import ROOT
+from validation.claims.claim import load_claims
+from validation.report.compare import INSIDE, verdict
+
+TABLES = ROOT / "validation" / "tables"
+
+
+def words(*path):
+    """The text of a page on one line, so that a sentence may go over line ends."""
+    return re.sub(r"\s+", " ", ROOT.joinpath(*path).read_text(encoding="utf-8"))
+
+
+def test_the_two_nearest_machines_of_the_searches():
+    """How many of the published aggregates they meet."""
+    with (TABLES / "search.csv").open(encoding="utf-8", newline="") as file:
+        machines = {row["machine"]: row for row in csv.DictReader(file) if row["search"] == "search_best"}
+    claims = [claim for claim in load_claims() if claim.experiment in ("paper", "nmc_scatter")]
+    met = {}
+    for name in ("av", "nb"):
+        asked = [(claim, machines[name].get(claim.answer)) for claim in claims]
+        met[name] = [verdict(claim, float(found)) == INSIDE for claim, found in asked if found]
+    assert {name: (sum(inside), len(inside)) for name, inside in met.items()} == {"av": (12, 16), "nb": (9, 16)}
+    assert "12 of 16 claims inside" in words("README.md") and "9 of 16 inside" in words("README.md")
+    for page in ("report/search_notes.md", "tables/search.md"):
+        assert "av meets 12 of the 16" in words("validation", page)
+        assert "It meets 9 of the 16" in words("validation", page)
