@@ -2,12 +2,17 @@
 
 import csv
 import re
+from collections import Counter
+
+from msgspec.structs import replace
 
 from tests.support.paths import ROOT
 from validation.claims.claim import load_claims
-from validation.report.compare import INSIDE, verdict
+from validation.report.compare import INSIDE, OUTSIDE, SHOWN, Row, verdict
+from validation.report.page import summary
 
 TABLES = ROOT / "validation" / "tables"
+REPORT = (TABLES / "report" / "report.md").read_text(encoding="utf-8")
 
 
 def words(*path):
@@ -29,3 +34,23 @@ def test_the_two_nearest_machines_of_the_searches():
     for page in ("report/search_notes.md", "tables/search.md"):
         assert "av meets 12 of the 16" in words("validation", page)
         assert "It meets 9 of the 16" in words("validation", page)
+
+
+def test_the_report_counts_predictions_and_calibrations_apart():
+    cells = [line.strip("| ").split(" | ") for line in REPORT.splitlines() if line.startswith("| ")]
+    ends = Counter((row[-1], row[-2]) for row in cells if row[-1] in ("prediction", "calibration"))
+    predicted, calibrated = ([ends[kind, name] for name in (INSIDE, OUTSIDE)] for kind in ("prediction", "calibration"))
+    said = "Of these, predictions: {} inside, {} outside; calibrations: {} inside, {} outside."
+    assert said.format(*predicted, *calibrated) in REPORT
+    said = "predictions with a tolerance {} are inside and {} outside, of its calibrations {} and {}."
+    assert said.format(*predicted, *calibrated) in words("docs/trust.md")
+
+
+def test_a_summary_counts_kinds_apart_where_both_have_verdicts():
+    claim = load_claims()[0]
+    rows = [
+        Row(replace(claim, kind=kind), 1.0, name)
+        for kind, name in (("prediction", OUTSIDE), ("calibration", INSIDE), ("calibration", SHOWN))
+    ]
+    assert summary(rows[1:]) == "2 claims: 1 inside, 1 shown."
+    assert summary(rows).endswith(" Of these, predictions: 0 inside, 1 outside; calibrations: 1 inside, 0 outside.")

@@ -74,9 +74,16 @@ WORDS = (
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Number of claims with each verdict."""
+    """Number of claims with each verdict, and how many of those inside and outside are no predictions."""
     counted = {name: sum(row.verdict == name for row in rows) for name in (INSIDE, OUTSIDE, SHOWN, FAILED, NOT_RUN)}
-    return f"{len(rows)} claims: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count) + "."
+    text = f"{len(rows)} claims: " + ", ".join(f"{count} {name}" for name, count in counted.items() if count) + "."
+    kinds = [
+        f"{kind}s: {sum(row.verdict == INSIDE for row in of_kind)} inside, "
+        f"{sum(row.verdict == OUTSIDE for row in of_kind)} outside"
+        for kind in ("prediction", "calibration")
+        if (of_kind := [row for row in rows if row.claim.kind == kind and row.verdict in (INSIDE, OUTSIDE)])
+    ]
+    return f"{text} Of these, {'; '.join(kinds)}." if len(kinds) > 1 else text
 
 
 def by_experiment(rows: Sequence[Row]) -> dict[str, list[Row]]:
