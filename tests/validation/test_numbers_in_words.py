@@ -13,11 +13,19 @@ from validation.report.page import summary
 
 TABLES = ROOT / "validation" / "tables"
 REPORT = (TABLES / "report" / "report.md").read_text(encoding="utf-8")
+CLASSES = ("contraction", "normalisation", "element-wise")
 
 
 def words(*path):
     """The text of a page on one line, so that a sentence may go over line ends."""
     return re.sub(r"\s+", " ", ROOT.joinpath(*path).read_text(encoding="utf-8"))
+
+
+def cells(page):
+    """Name of a row -> its other cells; of rows of one name the last."""
+    lines = (TABLES / page).read_text(encoding="utf-8").splitlines()
+    found = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    return {row[0]: row[1:] for row in found}
 
 
 def test_the_two_nearest_machines_of_the_searches():
@@ -68,3 +76,24 @@ def test_what_is_said_of_bytes_that_were_not_counted():
     assert said.format(*derived, *high) in words("validation/tables/gemm_mi300x.md")
     (claim,) = [claim for claim in load_claims() if claim.id == "mi300x-gemm-hbm-read"]
     assert claim.note in REPORT and "(1 - hits) x (reads + writes)" in claim.read
+
+
+def test_what_is_said_of_bert():
+    """Classes of the encoder layer and what iterations lack, from the table of models; a layer of the study."""
+    rows = cells("models.md")
+    layer = rows["BERT-Large layer, V100, fp16"]
+    classes = [[float(rows[name][at].split()[0]) for at in (1, 0)] for name in CLASSES]
+    times = [(share[0] * float(layer[1]) / 100, share[1] * float(layer[0]) / 100) for share in classes]
+    text = words("validation/tables/models.md")
+    assert "Contractions take {:.2f} ms here and {:.2f} ms measured".format(*times[0]) in text
+    assert "normalisation {:.2f} and {:.2f}, element-wise work {:.2f} and {:.2f}".format(*times[1], *times[2]) in text
+    assert f"of the {float(layer[0]) - float(layer[1]):.2f} ms that are left" in text
+    old = [row for name, row in rows.items() if name.endswith("container 19.07")]
+    lacking = [round(float(row[0]) - float(row[1])) for row in old]
+    short = [-round(float(row[2].split()[0])) for row in old]
+    assert "19.07 is {} and {} % too fast".format(*short[:2]) in text and "19.07 {} and {} %".format(*short[2:]) in text
+    assert "LAMB too: {} and {} ms are missing".format(*lacking[:2]) in text
+    assert "({} and {} ms are missing)".format(*lacking[2:]) in text
+    study = words("validation/tables/bert_training.md")
+    assert "[models](models.md): {:.1f}, {:.1f} and {:.1f} %".format(*(share[0] for share in classes)) in study
+    assert "has {}, {} and {} %".format(*cells("bert_training.md")["sequence 512"]) in study
