@@ -3,6 +3,7 @@
 import csv
 import re
 from collections import Counter
+from math import floor
 
 from msgspec.structs import replace
 
@@ -97,3 +98,51 @@ def test_what_is_said_of_bert():
     study = words("validation/tables/bert_training.md")
     assert "[models](models.md): {:.1f}, {:.1f} and {:.1f} %".format(*(share[0] for share in classes)) in study
     assert "has {}, {} and {} %".format(*cells("bert_training.md")["sequence 512"]) in study
+
+
+def errors(page, at, pattern, unless="a row with none of it"):
+    """Errors in whole percent, halves up, of the rows that match."""
+    lines = (TABLES / page).read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if re.search(pattern, line) and not re.search(unless, line)]
+    found = [float(row[at].removesuffix(" %")) for row in rows if row[0] not in ("case", "data set")]
+    assert found
+    return [floor(abs(value) + 0.5) for value in found]
+
+
+def test_what_is_said_of_the_worst_operators():
+    text = words("validation/tables/operator_time.md")
+    embedding, added, adam, liger, prompts, loss = (
+        sorted(errors("operator_time.md", 4, rf"^\| {case}"))
+        for case in ("vllm/emb", "vllm/add/.*(empty).*prediction", "apex/adam/262144", "liger/(layer|rms)norm/.*predic",
+                     "vllm/attention/8x256x24x8", "torch/cross_entropy")
+    )  # fmt: skip
+    assert "embedding** ({} and {} % too fast)".format(*embedding) in text
+    assert f"Residuals in vLLM's profile** ({added[0]} to {added[-1]} % too fast)" in text
+    assert f"below a million parameters** ({adam[0]} % too fast)" in text
+    assert f"of Liger** ({liger[0]} to {liger[-1]} % too slow)" in text
+    assert f"24 heads: {prompts[0]} % too fast" in text
+    assert "these rows are {} and {} % too fast".format(*loss) in text
+
+
+def test_what_is_said_of_the_worst_gemms_of_the_a100():
+    text, a100 = words("validation/tables/gemm_library.md"), r"^\| a100-vidur \| "
+    slow = errors("gemm_library.md", 6, a100 + r"(2048 x 4096 x 1376|1024 x 5120 x 3456) ")
+    tiles = errors("gemm_library.md", 6, a100 + ".* 256 x 128 x 64", "K in")
+    split = errors("gemm_library.md", 6, a100 + r"(64|128|256) x .* K in")
+    weights = errors("gemm_library.md", 6, a100 + r"(1|16) x .* prediction")
+    assert "K of 1376 and 3456** ({} and {} % too slow)".format(*reversed(slow)) in text
+    assert f"256 x 128 tiles, K in one part** ({min(tiles)} to {max(tiles)} % too fast)" in text
+    assert f"M = 64 to 256 with K in several parts** ({min(split)} to {max(split)} % too fast)" in text
+    assert f"(M = 1 and 16, {min(weights)} to {max(weights)} % too fast)" in text
+
+
+def test_what_is_said_of_streams():
+    lines = (TABLES / "microbenchmarks.md").read_text(encoding="utf-8").splitlines()
+    rows = [row for line in lines if len(row := line.strip("| ").split(" | ")) == 9 and row[1].startswith("HBM ")]
+    rate = {(row[0], row[1]): round(float(row[3].replace(",", ""))) for row in rows}
+    v100 = [rate["v100", f"HBM {flow}"] for flow in ("read", "write", "copy")]
+    read, copy = rate["a100_80g", "HBM read"], rate["a100_80g", "HBM copy"]
+    text = words("validation/tables/microbenchmarks.md")
+    assert "now it reaches {}, {} and {}.".format(*v100) in text and f"now {copy:,} with two" in text
+    assert f"a100_80g copies at {copy:,} instead of 1,759" in words("validation/tables/operator_time.md")
+    assert f"Our DRAM delivers {read:,} GB/s in a stream" in words("validation/tables/gemm_library.md")
