@@ -5,8 +5,10 @@ import re
 from collections import Counter
 from math import floor
 
+import pytest
 from msgspec.structs import replace
 
+import t3sim
 from tests.support.paths import ROOT
 from validation.claims.claim import load_claims
 from validation.report.compare import INSIDE, OUTSIDE, SHOWN, Row, verdict
@@ -146,3 +148,22 @@ def test_what_is_said_of_streams():
     assert "now it reaches {}, {} and {}.".format(*v100) in text and f"now {copy:,} with two" in text
     assert f"a100_80g copies at {copy:,} instead of 1,759" in words("validation/tables/operator_time.md")
     assert f"Our DRAM delivers {read:,} GB/s in a stream" in words("validation/tables/gemm_library.md")
+
+
+def test_what_the_deviations_say_of_a_constant_clock():
+    """D46: a rate that is too low by 9 % is a time that is too long by 10 %."""
+    row = next(line.split(" | ") for line in (TABLES / "gemm_mi300x.md").read_text().splitlines() if "| 288 |" in line)
+    measured, ours = float(row[3]), float(row[4])
+    said = f"a rate {1 - ours / measured:.0%} below the measured one, so it takes {measured / ours - 1:.0%} longer"
+    assert said.replace("%", " %") in words("validation/DEVIATIONS.md")
+
+
+@pytest.mark.slow
+def test_what_the_deviations_say_of_banks_without_a_hash():
+    """D18: Apex's Adam on v100."""
+    adam = "adam:parameters=4194304,warps=16,unroll=1,turns=32"
+    times = [
+        t3sim.run(adam, "v100", {"hbm.bank_hash": choice}, accuracy="1%").headline()["time_ns"] / 1000
+        for choice in ("none", "xor")
+    ]
+    assert times[0] / times[1] > 1.7
