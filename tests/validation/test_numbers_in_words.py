@@ -167,3 +167,14 @@ def test_what_the_deviations_say_of_banks_without_a_hash():
         for choice in ("none", "xor")
     ]
     assert times[0] / times[1] > 1.7
+
+
+def test_what_is_said_of_the_two_depths_of_the_4096_gemm():
+    lines = (TABLES / "gemm_counters.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| cudaTensorCoreGemm")]
+    counted, drift = rows[:2], rows[2:]
+    assert [row[10] for row in counted] == ["exact", "exact"] and [row[1] for row in drift] == ["1", "2"]
+    apart = [f"{float(row[3]):.1f}" for row in drift]
+    text = words("validation/tables/gemm_counters.md")
+    assert "It has the measured number, too" in text
+    assert "are {} (depth 1) and {} K-steps (depth 2) apart".format(*apart) in text
