@@ -178,3 +178,30 @@ def test_what_is_said_of_the_two_depths_of_the_4096_gemm():
     text = words("validation/tables/gemm_counters.md")
     assert "It has the measured number, too" in text
     assert "are {} (depth 1) and {} K-steps (depth 2) apart".format(*apart) in text
+
+
+def test_what_is_said_of_kraken():
+    """Slower than GEMM and NCCL apart, but for one row."""
+    lines = (TABLES / "fused_h100.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| kraken | GEMM+RS")]
+    apart = {row[2]: [float(row[at].strip("| ").split(" | ")[-1]) for at in (-4, -7)] for row in rows}
+    assert [m for m, (fused, alone) in apart.items() if fused < alone] == ["2048"]
+    said = "but for kraken at M = 2048 ({:.0f} us fused, {:.0f} apart)"
+    assert said.format(*apart["2048"]) in words("validation/tables/fused_h100.md")
+    assert "kraken below M = 2048, lose to NCCL" in words("docs/trust.md")
+
+
+def test_what_is_said_of_dram_reads_of_blind_kernels():
+    lines = (TABLES / "measured_gpus.md").read_text(encoding="utf-8").splitlines()
+    of_all = [line.strip("| ").split(" | ")[-2:] for line in lines if re.match(r"\| (GEMMs|Operators), blind \|", line)]
+    blind, today = ([float(row[at].split()[0]) for row in of_all] for at in (0, 1))
+    assert max(blind) < 3 and max(today) < 1
+    worst = [floor(value + 0.5) for value in shorter(lines, "gemm:m=2048,n=8192,k=1024")]
+    text = words("validation/tables/measured_gpus.md")
+    assert "reads {} % (H200) and {} % (H100) too little".format(*worst) in text
+    assert f"1 to 3 % in the mean (one GEMM {max(worst)} %)" in words("docs/trust.md")
+
+
+def shorter(lines, kernel):
+    """Percents by which the rows of a kernel read too little."""
+    return [-float(line.strip("| ").split(" | ")[-1].split()[0]) for line in lines if line.startswith(f"| {kernel}")]
