@@ -205,3 +205,14 @@ def test_what_is_said_of_dram_reads_of_blind_kernels():
 def shorter(lines, kernel):
     """Percents by which the rows of a kernel read too little."""
     return [-float(line.strip("| ").split(" | ")[-1].split()[0]) for line in lines if line.startswith(f"| {kernel}")]
+
+
+def test_what_fused_over_apart_is():
+    """A speed-up: above 1 where the fused time is shorter."""
+    with (ROOT / "validation/references/gemm_with_collective_a100.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["flux_fused_us"]]
+    row = max(rows, key=lambda row: float(row["speedup_fused_over_separate"]))
+    assert float(row["flux_fused_us"]) < float(row["cublas_gemm_us"]) + float(row["nccl_collective_us"])
+    assert "*fused over apart* and *ideal* are speed-ups**: the time apart over" in words(
+        "validation/tables/overlap.md"
+    )
