@@ -216,3 +216,31 @@ def test_what_fused_over_apart_is():
     assert "*fused over apart* and *ideal* are speed-ups**: the time apart over" in words(
         "validation/tables/overlap.md"
     )
+
+
+def of_the_paper(section):
+    """Case -> GEMM, RS and AG in us and the speed-up of the ideal, of one section of the report."""
+    lines = REPORT.split(f"\n## {section}")[1].split("\n## ")[0].splitlines()
+    rows = [line.replace(",", "").strip("| ").split(" | ") for line in lines if "/tp" in line and line.startswith("| ")]
+    return {row[0]: [float(row[at]) for at in (1, 2, 3, 6)] for row in rows}
+
+
+def test_what_the_report_says_of_the_final_reduction():
+    """Its time beyond that of 3 D / N bytes at the peak, as a share of Sequential."""
+    shares, peak = {}, 1024e3  # bytes per us
+    for case, (gemm, scatter, gather, _) in of_the_paper("The paper's evaluation").items():
+        model, _, tp = case.split("/")
+        output = {"mega-gpt-2": 16384 * 3072 * 2, "t-nlg": 8192 * 4256 * 2}[model]
+        beyond = scatter - gather - 3 * output / int(tp[2:]) / peak
+        shares[case] = f"{100 * beyond / (gemm + scatter + gather):.1f}"
+    at_8 = [[shares[f"{model}/{layer}/tp8"] for layer in ("fc2", "op")] for model in ("t-nlg", "mega-gpt-2")]
+    said = "{} % (FC) to {} % (OP) of Sequential's time there (Mega-GPT-2 at TP 8: {} to {} %)"
+    for page in ("validation/report/evaluation_notes.md", "validation/tables/report/report.md"):
+        assert said.format(*at_8[0], *at_8[1]) in words(page)
+
+
+def test_what_the_report_says_of_the_bound_of_the_ideal():
+    """More than 1.5 only where the reduce-scatter takes longer than the all-gather."""
+    found = of_the_paper("The paper's cases with DRAM queues of 16 entries")
+    above = [case for case, (_, scatter, gather, ideal) in found.items() if ideal > 1.5 and scatter > gather]
+    assert above and "a slower RS allows more" in REPORT
