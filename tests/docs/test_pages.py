@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from sim.scenario.result import ALL_CONFIGURATIONS
 from sim.view.counter_names import page
 from tests.support.doc_blocks import DOCS, blocks
 from tests.support.paths import ROOT, SMALL_TRACE_TEXT
@@ -72,3 +73,10 @@ def test_the_index_names_every_page():
 def test_the_page_of_counters_is_current():
     """Written by `python -m sim.view.counter_names`."""
     assert (DOCS / "counters.md").read_text(encoding="utf-8") == page()
+
+
+def test_the_glossary_names_every_configuration():
+    lines = (DOCS / "glossary.md").read_text(encoding="utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith("| configuration |")]
+    named = set(re.split(r"[ ,:()]+", row))
+    assert [name for name in ALL_CONFIGURATIONS if name not in named] == []
