@@ -24,6 +24,8 @@ os.dup2(2, 1)
 try:
     from sim.run.apart import serve
     answer = serve()
+except MemoryError as error:
+    answer = MemoryError(str(error))
 except BaseException as error:
     from sim.run.reason import reason_of
     from traces.errors import error_of_policy
@@ -41,7 +43,9 @@ def execute_apart(run: Run, policy: str) -> RunResult:
         policy: path of the user's file.
 
     Raises:
-        UserError: the run or the policy failed, or the process ended without an answer.
+        UserError: the run or the policy failed, or the policy ended the process.
+        ChildProcessError: a signal has killed the process, for example because the memory is full.
+        MemoryError: too little memory for the run.
     """
     with subprocess.Popen(
         [sys.executable, "-c", CHILD],
@@ -58,11 +62,15 @@ def execute_apart(run: Run, policy: str) -> RunResult:
         except BrokenPipeError:
             pass  # the child failed before it read the run; its answer says why
         text = process.stdout.read()
+    if not text and process.returncode < 0:
+        raise ChildProcessError(f"{policy}: signal {-process.returncode} has killed its separate process")
     if not text:
         raise UserError(f"{policy}: its separate process ended with status {process.returncode}")
     answer = pickle.loads(text)
     if isinstance(answer, str):
         raise UserError(answer)
+    if isinstance(answer, MemoryError):
+        raise answer
     return answer
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from sim.run import runner
+from sim.run import apart, runner
 from sim.run.hold import held_keys, holding
 from sim.run.run import KernelRun, gemm_run
 from sim.run.runner import OtherRunError, do_run, reserved, run_all
@@ -170,6 +170,23 @@ def test_a_policy_has_a_process_of_its_own(tmp_path):
     outcomes = run_all([bad, plain], Store(tmp_path / "store"), workers=0)
     assert list(outcomes.failed) == [bad.key] and "no function pick" in outcomes.failed[bad.key]
     assert outcomes.result(plain).time_ps > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9 has killed its separate process"),
+        ("raise MemoryError('full')", "MemoryError: full"),
+    ],
+)
+def test_a_process_of_a_policy_that_is_killed_is_lost(line, words, tmp_path, monkeypatch):
+    """A new try can succeed: the run has not failed."""
+    monkeypatch.setattr(apart, "CHILD", apart.CHILD.replace("    answer = serve()", f"    {line}"))
+    (tmp_path / "rule.py").write_text("def pick(channel, now_ps):\n    return -1\n")
+    source = CommandSequence([GemmSource(fp16_problem(64, 64, 32), TILE)])
+    run = KernelRun(preset=small_preset("hbm.arbiter=user"), source=source, policy=str(tmp_path / "rule.py"))
+    outcomes = run_all([run], Store(tmp_path / "store"), workers=0)
+    assert not outcomes.failed and words in outcomes.lost[run.key]
 
 
 @pytest.mark.slow
