@@ -15,7 +15,7 @@ from tracer.compile.source_facts import source_facts
 
 @cache
 def code_key(*modules: str) -> str:
-    """Hexadecimal SHA-256 for modules of the project. A user's policy file has its own key (`policy_key`).
+    """Hexadecimal SHA-256 for modules of the project, not for files of the user (`policy_key`, `plan_key`).
 
     Args:
         modules: dotted names.
@@ -34,6 +34,11 @@ def policy_key(path: str = "") -> str:
     """
     path = path or getattr(sys.modules.get(MODULE), "__file__", None) or ""
     return _key_of(import_closure(MODULE, Path(path).resolve())) if path else ""
+
+
+def plan_key(path: str) -> str:
+    """Hexadecimal SHA-256 for a user's plan file and its imports (`sim.collective.own_plan`)."""
+    return _key_of(import_closure("plan", Path(path).resolve()))
 
 
 def _key_of(files: dict[str, Path]) -> str:

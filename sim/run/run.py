@@ -22,7 +22,7 @@ from sim.collective.own_plan import OwnPlan
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.presets import Preset
-from sim.run.code import code_key, policy_key
+from sim.run.code import code_key, plan_key, policy_key
 from sim.run.inputs import gemm_input, kernel_input
 from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
 from sim.run.one_gpu import simulate
@@ -262,6 +262,9 @@ class GpusRun(Run):
 
     def simulated_gpus(self) -> int:
         return self.chunks.gpus if self.explicit else 1
+
+    def deciding_input(self) -> dict[str, Any]:
+        return self.input() | ({"plan": plan_key(self.own.path)} if self.own else {})
 
     def own_options(self) -> dict[str, Any]:
         return {"explicit": self.explicit}

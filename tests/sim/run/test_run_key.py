@@ -191,6 +191,19 @@ def test_the_text_of_a_policy_and_of_what_it_imports_is_hashed(tmp_path, monkeyp
     assert one and code.policy_key() != one
 
 
+def test_what_a_plan_imports_is_in_the_key(tmp_path):
+    text = "def distances(gpus):\n    return FAR\n\n\ndef fused_regions(chunks, gpu):\n    return []\n"
+    text = f"from reach_of_plan import FAR\n\n\n{text}"
+    (tmp_path / "plan.py").write_text(text)
+    (tmp_path / "reach_of_plan.py").write_text("FAR = (1,)\n")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(tmp_path)
+        own = load_plan(tmp_path / "plan.py")
+    keys = [replace(run, own=own).key for run in (RUNS["fused"], RUNS["side_by_side"])]
+    (tmp_path / "reach_of_plan.py").write_text("FAR = (1, 2)\n")
+    assert not {*keys} & {replace(run, own=own).key for run in (RUNS["fused"], RUNS["side_by_side"])}
+
+
 def test_runs_travel_to_other_processes(tmp_path):
     plan = "def distances(gpus):\n    return (1,)\n\n\ndef fused_regions(chunks, gpu):\n    return []\n"
     (tmp_path / "plan.py").write_text(plan)
