@@ -1,6 +1,7 @@
 """Read a preset: a TOML file, the file that it extends, and overrides. Errors name file, field and what is allowed."""
 
 import tomllib
+from dataclasses import replace
 from enum import Enum
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -52,10 +53,12 @@ def load_preset(name_or_path, overrides=()):
             values that do not fit each other.
     """
     title, given = _read(_path_of(name_or_path), ())
-    given = _borrowed() | given
-    for field, value, where in _overrides(overrides):
-        given[field] = (value, Source(OVERRIDE, "set for this run"), where)
-    return _assemble(str(name_or_path), title, given)
+    own = _borrowed() | given
+    changed = {
+        field: (value, Source(OVERRIDE, "set for this run"), where) for field, value, where in _overrides(overrides)
+    }
+    loaded = _assemble(str(name_or_path), title, own | changed)
+    return replace(loaded, replaced={field: own[field][0] for field in changed if field in own})
 
 
 def preset_from_dict(stored):

@@ -1,7 +1,9 @@
 """A loaded preset: one machine and the evidence for each of its values."""
 
+import dataclasses
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import msgspec
 
@@ -37,12 +39,14 @@ class Preset:
         title: one line for people.
         machine: the values.
         sources: dotted field ("hbm.timing.CL") -> Source, one for each value of the machine.
+        replaced: dotted field -> plain value that an override replaced. Archives do not have it.
     """
 
     name: str
     title: str
     machine: Machine
     sources: dict[str, Source]
+    replaced: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     def values(self):
         """Dotted field -> plain value (int, float, bool, or the lower-case name of an enum), in field order."""

@@ -191,8 +191,11 @@ class Scenario:
         if preset.machine.hbm.arbiter not in VARIANTS or preset.sources["hbm.arbiter"].kind != OVERRIDE:
             return preset
         arbiter = Arbiter.ROUND_ROBIN
-        with suppress(UserError):  # the user's file is not here
-            arbiter = load_preset(preset.name).machine.hbm.arbiter
+        if "hbm.arbiter" in preset.replaced:
+            arbiter = Arbiter.__members__.get(str(preset.replaced["hbm.arbiter"]).upper(), arbiter)
+        else:  # of an archive
+            with suppress(UserError):  # the user's file is not here
+                arbiter = load_preset(preset.name).machine.hbm.arbiter
         return replace(preset, machine=replace_unit(preset.machine, hbm={"arbiter": arbiter}))
 
     def run(self, name: str) -> Run:

@@ -5,7 +5,7 @@ A new kind needs a member of `Kind`, its fields in `sim.study.fields`, and a bra
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -152,7 +152,7 @@ def _preset(settings: dict[str, Any], folder: str) -> Preset:
         machine.setdefault("hbm.arbiter", "user")
     name = settings["preset"]
     loaded = load_preset(os.path.join(folder, name) if name.endswith(".toml") else name, machine)
-    return Preset(name, loaded.title, loaded.machine, loaded.sources)
+    return replace(loaded, name=name)
 
 
 def _asked_scenario(gemm: NamedGemm, options: dict[str, Any], common: dict[str, Any]) -> AskedScenario:

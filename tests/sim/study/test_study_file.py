@@ -97,6 +97,26 @@ def test_the_place_of_a_study_does_not_decide(tmp_path):
     assert len(digests) == 1
 
 
+@pytest.mark.parametrize("here", [True, False])
+def test_all_runs_but_that_of_mca_have_the_arbiter_of_the_users_machine(here, tmp_path, monkeypatch):
+    """Wherever the command runs."""
+    (tmp_path / "own.toml").write_text(
+        'extends = "t3_2024"\nhbm.arbiter = { value = "fcfs", kind = "assumed", source = "a test" }\n'
+    )
+    (tmp_path / "study.toml").write_text(
+        'run = "t3"\npreset = "own.toml"\nkernel = "gemm:m=256,n=256,k=32"\n'
+        'set.hbm.arbiter = "mca_fixed"\nt3.gpus = 2\n'
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path if here else tmp_path / "elsewhere")
+    runs = load_study(tmp_path / "study.toml").points[0].asked.runs
+    assert {name: run.arbiter().name for name, run in runs.items()} == {
+        **dict.fromkeys(("gemm", "rs", "rs_nmc", "ag"), "FCFS"),
+        "t3": "ROUND_ROBIN",
+        "t3_mca": "MCA_FIXED",
+    }
+
+
 def test_a_point_that_cannot_run_does_not_stop_the_others(study):
     found = study(BASE + "[axes]\nl2.ways = [24, 5]\n")
     assert len(found.points) == 2
