@@ -4,7 +4,7 @@ LibraryRun   the collective alone
 BesideRun    the collective and a GEMM of other data at the same time, on CUs of their own or on shared ones
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -70,6 +70,10 @@ class LibraryRun(Run):
     def input(self) -> dict[str, Any]:
         how = {"algorithm": self.choice.algorithm, "protocol": self.choice.protocol, "channels": self.choice.channels}
         return {"collective": self.kind, "gpus": self.gpus, "bytes": self.data_bytes} | how
+
+    def deciding_input(self) -> dict[str, Any]:
+        """With what `library.toml` decides and neither the code nor the machine has."""
+        return self.input() | {"pieces": asdict(self.pieces), "slice_ps": self.slice_ps}
 
     def own_options(self) -> dict[str, Any]:
         return {}

@@ -4,13 +4,16 @@ import pickle
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from sim.collective.chunks import chunks_of, even_chunks
+from sim.collective.library import tables
 from sim.collective.own_plan import load_plan
-from sim.presets import Preset
+from sim.presets import Preset, load_preset
 from sim.results.layout import run_digest
 from sim.run import code
 from sim.run.run import CollectiveRun, FusedRun, KernelRun, SideBySideRun, gemm_run
+from sim.scenario.collective import Collective
 from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter
 from tests.support.programs import small_preset
@@ -189,6 +192,17 @@ def test_the_text_of_a_policy_and_of_what_it_imports_is_hashed(tmp_path, monkeyp
     one = code.policy_key()
     (tmp_path / "values.py").write_text("LIMIT = 2\n")
     assert one and code.policy_key() != one
+
+
+def test_the_pieces_of_a_librarys_protocol_are_in_the_key(monkeypatch):
+    """They are in no code and no value of the machine."""
+    asked = Collective(load_preset("a100_80g"), "all_reduce", 4, 1 << 26, protocol="simple", channels=2)
+    before, simple = asked.run().key, tables().protocol["simple"]
+    for changed in ({"piece_bytes": simple.piece_bytes // 4}, {"slices": 1}):
+        monkeypatch.setitem(tables().protocol, "simple", structs.replace(simple, **changed))
+        assert asked.run().key != before
+    monkeypatch.undo()
+    assert asked.run().key == before
 
 
 def test_what_a_plan_imports_is_in_the_key(tmp_path):
