@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sim.hw.request import Stream
 from sim.results.archive import ResultsArchive
 from sim.run.result import Failure, KernelResult, RunResult
 
@@ -98,14 +99,26 @@ def _run_moves(number: int, one: RunResult | Failure, other: RunResult | Failure
         return
     for figure, before, after in _unequal(one.figures, other.figures):
         yield Move(number, -1, f"figure {figure}", before, after)
-    for name in ("time_ps", "link_bytes", "exactly_once"):
+    for name in ("time_ps", "kernel_ps", "link_bytes", "line_requests", "exactly_once"):
         if getattr(one, name) != getattr(other, name):
             yield Move(number, -1, name, getattr(one, name), getattr(other, name))
+    for name, before, after in _unequal(_mean_bytes(one), _mean_bytes(other)):
+        yield Move(number, -1, name, before, after)
     if len(one.kernels) != len(other.kernels):
         yield Move(number, -1, "kernels", len(one.kernels), len(other.kernels))
     for place, (ours, theirs) in enumerate(zip(one.kernels, other.kernels, strict=False)):
         yield from _kernel_moves(number, place, ours, theirs)
-    yield from _series_moves(number, one.series, other.series)
+    yield from _series_moves(number, "", one.series, other.series)
+    if len(one.others) != len(other.others):
+        yield Move(number, -1, "other GPUs with records", len(one.others), len(other.others))
+    for gpu, (first, second) in enumerate(zip(one.others, other.others, strict=False), 1):
+        yield from _series_moves(number, f"GPU {gpu} ", first.series, second.series)
+
+
+def _mean_bytes(run: RunResult) -> dict[str, int]:
+    """DRAM bytes of a run on several GPUs, the mean of all; the counters are those of GPU 0."""
+    mean = run.mean_dram_bytes
+    return {} if mean is None else {f"mean_dram_bytes.{each.name.lower()}": int(mean[each]) for each in Stream}
 
 
 def _dict_moves(run: int, prefix: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Move]:
@@ -142,15 +155,15 @@ def _instances(name: str, one: KernelResult, other: KernelResult) -> int:
     return int((before != after).any(axis=0).sum())
 
 
-def _series_moves(run: int, one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Iterator[Move]:
+def _series_moves(run: int, prefix: str, one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> Iterator[Move]:
     """Differences of the series: in the number of intervals, or in the sum; `instances` counts intervals."""
     for name in one | other:
         before, after = one.get(name), other.get(name)
         if before is None or after is None or before.shape != after.shape:
-            yield Move(run, -1, f"series {name}, intervals", _length(before), _length(after))
+            yield Move(run, -1, f"{prefix}series {name}, intervals", _length(before), _length(after))
         elif (before != after).any():
             moved = int((before != after).sum())
-            yield Move(run, -1, f"series {name}, sum", int(before.sum()), int(after.sum()), moved)
+            yield Move(run, -1, f"{prefix}series {name}, sum", int(before.sum()), int(after.sum()), moved)
 
 
 def _length(values: np.ndarray | None) -> int | None:

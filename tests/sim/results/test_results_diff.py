@@ -1,7 +1,9 @@
 """Differences between archives: everything that moved is named, and nothing else."""
 
+import numpy as np
 import pytest
 
+from sim.host.recorded import Recorded
 from sim.presets import load_preset
 from sim.results import Failure, ResultsArchive
 from sim.results.diff import moves
@@ -55,6 +57,21 @@ def test_machine_options_times_series_and_figures():
         (0, -1, "time_ps"),
         (0, 1, "end_ps"),
         (0, -1, "series dram_read_bytes, sum"),
+    }
+
+
+def test_what_other_gpus_did_is_compared_too():
+    def several(last_bytes):
+        run = sample_results()
+        run.mean_dram_bytes, run.kernel_ps = np.array([1, 2, 3, last_bytes]), last_bytes
+        run.others = [Recorded({"link_bytes": np.array([1, last_bytes])})]
+        return archive(run)
+
+    assert moves(several(4), several(4)) == []
+    assert names(several(4), several(5)) == {
+        (0, -1, "mean_dram_bytes.comm_write"),
+        (0, -1, "kernel_ps"),
+        (0, -1, "GPU 1 series link_bytes, sum"),
     }
 
 
