@@ -14,7 +14,7 @@ from sim.presets import Preset
 from sim.results import ResultsArchive, RunResult
 from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.archive import COLUMN
-from sim.scenario.result import ALL_CONFIGURATIONS, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, REDUCE_AT_ONCE, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
 from sim.view.command_text import again
 from tracer.elf.names import short_name
 from traces.units import MEGA, PS_PER_US
@@ -24,6 +24,8 @@ RUN, CONFIGURATION = "run", "configuration"
 """Kinds of rows."""
 PHASES = {"GEMM": "gemm_ns", "reduce-scatter": "rs_ns", "all-gather": "ag_ns"}
 """Part of the time of a configuration -> its figure."""
+REDUCED = {"GEMM": "gemm_ns", "all-reduce": "ag_ns"}
+"""The same with an all-reduce in one kernel."""
 FUSED = "GEMM and reduce-scatter at once"
 SHOWN_KERNELS = 6
 """Kernels of a run whose times are shown one by one; the others are added up."""
@@ -210,6 +212,8 @@ def _configuration_row(name: str, own: Mapping[str, Any], shared: Mapping[str, V
 
 def _phase_times(name: str, own: Mapping[str, Any]) -> dict[str, float]:
     """Parts that add up to the time: phases, or one part for phases that overlap."""
+    if name in REDUCE_AT_ONCE:
+        return {part: own[figure] / NS_PER_US for part, figure in REDUCED.items()}
     phases = {part: own[figure] / NS_PER_US for part, figure in PHASES.items()}
     overlapped_us = own["time_ns"] / NS_PER_US - phases["all-gather"]
     if (

@@ -11,11 +11,12 @@ from http.server import ThreadingHTTPServer
 import pytest
 from click.testing import CliRunner
 
+from sim.results import ResultsArchive, RunResult, write_results
 from sim.results import open as open_results
-from sim.results import write_results
 from sim.run.run import KernelRun
 from sim.run.store import Store, run_or_get
 from sim.scenario.archive import open_scenario, write_scenario
+from sim.scenario.result import TRAFFIC
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.study.driver import run_study
 from sim.study.study import load_study
@@ -91,6 +92,14 @@ def test_a_study_shows_its_swept_fields_and_machines(study):
     assert rows[0].label == "queue_entries 16, request_ps 50000"
     assert rows[0].machine["hbm.queue_entries"][:2] == [16, "override"]
     assert len(columns) == len(set(columns))
+
+
+def test_an_all_reduce_in_one_kernel_is_called_so():
+    times = {"time_ns": 300.0, "gemm_ns": 100.0, "rs_ns": 0.0, "ag_ns": 200.0, "link_bytes": 0}
+    own = times | {f"dram_{kind}_bytes": 0 for kind in TRAFFIC}
+    figures = {f"Library.{name}": value for name, value in own.items()}
+    (row,), _, _ = rows_of([ResultsArchive([RunResult(small_preset(), {}, {}, [], figures=figures)])])
+    assert row.times == {"GEMM": 0.1, "all-reduce": 0.2}
 
 
 def test_the_page_stands_alone_and_is_small(page):
