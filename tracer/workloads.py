@@ -116,15 +116,15 @@ def aligned_problem(m: int, n: int, k: int, pad: Pad = Pad.ALIGNED, **given: Any
     return replace(dense, **(leading | given))
 
 
-def named_sublayer(name: str, where: str = "workload") -> tuple[GemmProblem, int]:
+def named_sublayer(name: str) -> tuple[GemmProblem, int]:
     """The GEMM of a sub-layer named model/layer/tpN, e.g. t-nlg/fc2/tp8, and its number of GPUs.
 
     Raises:
-        UserError: another form of name (the message begins with `where`), or as `sublayer`.
+        UserError: another form of name, or as `sublayer`.
     """
     parts = name.lower().split("/")
     if len(parts) != 3 or not re.fullmatch(r"tp\d+", parts[2]):
-        raise UserError(f"{where}: found {name!r}, allowed is model/layer/tpN, e.g. t-nlg/fc2/tp8")
+        raise UserError(f"workload: found {name!r}, allowed is model/layer/tpN, e.g. t-nlg/fc2/tp8")
     gpus = int(parts[2][2:])
     return sublayer(parts[0], parts[1], gpus), gpus
 

@@ -315,24 +315,21 @@ def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPl
     return plans
 
 
-def check_kernel_is_tracked(source: GemmSource, shares: int = 1) -> None:
+def check_kernel_is_tracked(source: GemmSource) -> None:
     """Refuse a kernel that the Tracker cannot track: it identifies tiles by workgroup and counts whole sectors.
-
-    Args:
-        shares: workgroups per tile (split_k).
 
     Raises:
         UserError: names the field, its value and what is allowed.
     """
     kernel = source.kernel
     for field_, value, allowed in (
-        ("split_k", kernel.split_k, shares),
+        ("split_k", kernel.split_k, 1),
         ("persistent", kernel.persistent, None),
         ("start_tile", kernel.start_tile, 0),
     ):
         if value != allowed:
             raise UserError(
-                f"kernel {field_} = {value}: this plan has {shares} workgroup{'s' * (shares > 1)} per tile, allowed is "
+                f"kernel {field_} = {value}: this plan has 1 workgroup per tile, allowed is "
                 f"{'a kernel without it' if allowed is None else allowed}"
             )
     rows_of_c = source.problem.c_layout == Layout.ROW
