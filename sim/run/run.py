@@ -206,7 +206,8 @@ class KernelRun(Run):
         if self._gemm:
             return gemm_cost(self._gemm)
         kernels = [command for command in self.source.commands() if not isinstance(command, Prefill)]
-        return float(sum(LINE_BYTES * kernel.info.workgroups * kernel.info.warps_per_workgroup for kernel in kernels))
+        chosen = [kernel for number, kernel in enumerate(kernels) if self.kernels is None or number in self.kernels]
+        return float(sum(LINE_BYTES * kernel.info.workgroups * kernel.info.warps_per_workgroup for kernel in chosen))
 
     @cached_property
     def _input(self) -> dict[str, Any]:

@@ -236,6 +236,13 @@ def test_a_kernel_that_is_named_twice_is_one():
     assert replace(RUNS["gemm"], kernels=(0, 0)).key == replace(RUNS["gemm"], kernels=(0,)).key
 
 
+def test_the_cost_is_that_of_the_chosen_kernels():
+    large = GemmSource(fp16_problem(960, 960, 32), TILE)
+    both = KernelRun(preset=PRESET, source=CommandSequence([SOURCE, large]))
+    first, second = (replace(both, kernels=(number,)).cost for number in (0, 1))
+    assert both.cost == first + second and second > 10 * first > 0
+
+
 def test_titles_and_costs():
     assert RUNS["gemm"].title == "gemm_96x96x32 on t3_2024"
     assert len({run.title for run in RUNS.values()}) == len(RUNS)
