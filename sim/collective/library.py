@@ -95,6 +95,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tuned_nodes_ll_GB_per_s: float
     tuned_tree_channel_GB_per_s: float
     tuned_tree_ll128_channel_GB_per_s: float
+    tuned_post_us: float
     calibrated: str
     ring: dict[str, Software]
     direct: dict[str, Software]
@@ -102,6 +103,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nvls: dict[str, Software] = {}
     nvls_channels: int = 0
     tuned_nvls_share: float = 0.0
+    tuned_plateau: float = 1.4
 
     def values(self, algorithm: str) -> dict[str, Software]:
         """Protocol -> values."""
@@ -117,7 +119,8 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What NCCL's estimate uses."""
         links = (self.tuned_GB_per_s, self.tuned_ll_GB_per_s, self.tuned_ll128_channel_GB_per_s, self.channels)
         cards = (self.cards_GB_per_s * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
-        return Rates(*links, *cards, self.tuned_tree_channel_GB_per_s, self.tuned_tree_ll128_channel_GB_per_s)
+        trees = (self.tuned_tree_channel_GB_per_s, self.tuned_tree_ll128_channel_GB_per_s)
+        return Rates(*links, *cards, *trees, self.tuned_post_us, self.tuned_plateau)
 
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,15 +4,14 @@ Source: NVIDIA/nccl @5067397 (2.30.7), src/graph/tuning.cc; the constants are in
 in `validation/references/nccl_tuning_tables.csv`. Those of several nodes are the ones of two.
 """
 
-from math import log2
 from typing import NamedTuple
 
 import msgspec
 
-RING_NODES_PLATEAU = 1.4
-"""Factor of the latency of a Simple ring over several nodes, for an all-reduce."""
-TREE_LARGEST = 24
-"""Sizes of 64 B x 2^n have a correction of a tree up to this n."""
+TREE_LARGEST = 23
+"""Sizes of 64 B x 2^n have a correction of a tree below this n."""
+SIMPLE_POSTS = 3
+"""Times that Simple posts to the network card in a step."""
 
 
 class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,7 +29,11 @@ class Estimate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rates(NamedTuple):
-    """Rates of a machine in GB/s that the estimate uses. cards: of all network cards of a node."""
+    """Rates of a machine in GB/s that the estimate uses.
+
+    cards: of all network cards of a node. post_us: what a ring over nodes takes at least for a step, to post to the
+    card. plateau: factor of the latency of a Simple ring over several nodes, for a large all-reduce.
+    """
 
     links: float
     ll: float
@@ -40,28 +43,45 @@ class Rates(NamedTuple):
     nodes_ll: float
     tree_channel: float
     tree_ll128_channel: float
+    post_us: float
+    plateau: float
 
     def bus(self, nodes: int) -> float:
         return min(self.links, self.cards) if nodes > 1 else self.links
 
 
 def ring_us(tuned: Estimate, rates: Rates, protocol: str, kind: str, gpus: int, nodes: int, data_bytes: int) -> float:
-    """A ring: its steps, of which some are between nodes."""
-    both = kind == "all_reduce"
-    steps = (gpus - 1) * (2 if both else 1)
-    far = 0 if nodes == 1 else 2 * nodes if both else nodes - 1
-    latency_us = (steps - far) * tuned.hop_us + far * tuned.net_hop_us
-    if protocol == "simple" and nodes > 1 and both and data_bytes >= 64 * rates.channels * gpus:
-        latency_us *= RING_NODES_PLATEAU
+    """A ring. Some of its steps are between nodes. A broadcast sends the whole buffer over each link."""
+    latency_us, share = _ring_latency_us(tuned, rates, protocol, kind, gpus, nodes)
+    if protocol == "simple" and nodes > 1 and kind == "all_reduce" and data_bytes >= 64 * rates.channels * gpus:
+        latency_us *= rates.plateau
     ll = rates.nodes_ll if nodes > 1 else rates.ll
     limit = {"ll": ll, "ll128": rates.ll128_channel * rates.channels}.get(protocol, rates.links)
     GB_per_s = min(rates.bus(nodes) * tuned.link_share, limit)
-    return tuned.base_us + latency_us + data_bytes * steps / gpus / (1000 * GB_per_s)
+    return latency_us + data_bytes * share / (1000 * GB_per_s)
+
+
+def _ring_latency_us(
+    tuned: Estimate, rates: Rates, protocol: str, kind: str, gpus: int, nodes: int
+) -> tuple[float, float]:
+    """Latency of a ring, and the share of the buffer that crosses a link.
+
+    A broadcast has one hop in a node, where all channels have the same order of GPUs (a switch), else one for each GPU.
+    """
+    simple = protocol == "simple"
+    if kind == "broadcast":
+        far_us = tuned.tree_net_us if simple else tuned.net_hop_us
+        return tuned.base_us + (tuned.hop_us if nodes == 1 else gpus * far_us), 1.0
+    passes = 2 if kind == "all_reduce" else 1
+    steps, far = passes * (gpus - 1), passes * (nodes - 1)
+    post_us = 0.0 if nodes == 1 else rates.post_us * (SIMPLE_POSTS if simple else 1)
+    latency_us = (steps - far) * max(tuned.hop_us, post_us) + far * tuned.net_hop_us
+    return tuned.base_us + latency_us, steps / gpus
 
 
 def tree_us(tuned: Estimate, rates: Rates, protocol: str, gpus: int, nodes: int, data_bytes: int) -> float:
     """An all-reduce over a tree: up and down the chain of a node and the tree of nodes."""
-    hops_us = (gpus / nodes - 1) * tuned.tree_hop_us + log2(nodes) * tuned.tree_net_us
+    hops_us = (gpus / nodes - 1) * tuned.tree_hop_us + (nodes.bit_length() - 1) * tuned.tree_net_us
     GB_per_s = min(rates.bus(nodes) * 0.92, rates.channels * rates.tree_channel)
     if protocol == "ll":
         GB_per_s = min(GB_per_s * tuned.tree_share, rates.nodes_ll if nodes > 1 else rates.ll)

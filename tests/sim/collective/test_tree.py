@@ -109,9 +109,32 @@ def test_nccl_takes_trees_between_nodes_for_small_sizes_and_rings_for_large_ones
 
 def test_the_estimate_of_several_nodes_is_that_of_the_tables():
     row = row_of("nccl_a100")
-    assert estimate_us(row, "all_reduce", 16, 64, "ll") == pytest.approx(6.6 + 26 * 0.6 + 4 * 2.7, abs=0.02)
-    assert estimate_us(row, "all_gather", 16, 64, "ll") == pytest.approx(6.6 + 14 * 0.6 + 2.7, abs=0.02)
+    assert estimate_us(row, "all_reduce", 16, 64, "ll") == pytest.approx(6.6 + 28 * 2.0 + 2 * 2.7, abs=0.02)
+    assert estimate_us(row, "all_gather", 16, 64, "ll") == pytest.approx(6.6 + 14 * 2.0 + 2.7, abs=0.02)
+    assert estimate_us(row, "all_gather", 16, 64, "simple") == pytest.approx(8.4 + 14 * 6.0 + 14, abs=0.02)
     assert estimate_us(row, "all_reduce", 16, 64, "ll", "tree") == pytest.approx(6.8 + 2 * (7 * 0.6 + 5), abs=0.02)
+    assert estimate_us(row, "all_reduce", 24, 64, "ll", "tree") == pytest.approx(6.8 + 2 * (7 * 0.6 + 5), abs=0.02)
+    intel = row_of("nccl_h100")
+    assert estimate_us(intel, "all_gather", 16, 64, "ll") == pytest.approx(6.6 + 14 * 1.0 + 2.7, abs=0.02)
+    assert estimate_us(intel, "all_gather", 16, 1 << 30, "ll") > (1 << 30) * 15 / 16 / 39e3
+
+
+@pytest.mark.parametrize(("name", "factor"), [("nccl_v100", 1.9), ("nccl_a100", 1.4)])
+def test_a_large_ring_of_simple_over_nodes_has_the_plateau_of_its_generation(name, factor):
+    row = row_of(name)
+    large = 64 * row.channels * 16
+    below, at = (estimate_us(row, "all_reduce", 16, size, "simple") for size in (large - 1, large))
+    latency_us = 8.4 + 28 * max(3.4, 3 * row.tuned_post_us) + 2 * 14
+    assert at - below == pytest.approx((factor - 1) * latency_us, abs=0.02)
+
+
+def test_the_estimate_of_a_broadcast_has_one_hop_in_a_node_and_the_whole_buffer():
+    """src/graph/tuning.cc: nRanks steps, ratio 1; one hop with sameChannels, else nRanks hops."""
+    row, size = row_of("nccl_a100"), 24_000_000
+    assert estimate_us(row, "broadcast", 8, size, "simple") == pytest.approx(8.4 + 3.4 + size / 240e3)
+    assert estimate_us(row, "broadcast", 16, 64, "ll128") == pytest.approx(14 + 16 * 4.0, abs=0.02)
+    assert estimate_us(row, "broadcast", 16, 64, "simple") == pytest.approx(8.4 + 16 * 14.0, abs=0.02)
+    assert [choose("nccl_a100", "broadcast", 8, kib << 10).protocol for kib in (600, 800)] == ["ll", "simple"]
 
 
 def test_a_network_between_nodes_takes_longer_than_a_switch():
