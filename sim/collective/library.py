@@ -35,13 +35,14 @@ ALGORITHMS = {
 """Kind of a collective -> the algorithms that the libraries use for it."""
 MOST_NODES = 8
 KINDS = tuple(ALGORITHMS)
+SEND_RECV = "send_recv"
 PROTOCOLS = ("ll", "ll128", "simple")
 DIRECT_LL_BYTES = 16384
 """Largest message to one GPU that is sent with LL (NCCL 2.30.7: NCCL_P2P_LL_THRESHOLD)."""
 DIRECT_PIECE_BYTES = 524288
 """Part of a message that a channel sends before its receiver copies it (NCCL 2.30.7: NCCL_P2P_NVL_CHUNKSIZE)."""
 DIRECT_LEAST_BYTES = 65536
-"""A message gets a further channel only if each has at least this much (NCCL 2.30.7: an eighth of a piece)."""
+"""A message has a channel for each part of this size, also for the last one (NCCL 2.30.7: an eighth of a piece)."""
 NVLS_WORKGROUPS = 4
 """Workgroups on a CU that send, and as many that receive, in NVLS (assumed: some load while others store)."""
 LINE_CHUNK_BYTES = 4 * MIB
@@ -176,10 +177,10 @@ class Choice:
         """Time of the software before the kernel starts."""
         return self.software.launch_ps + self.channels * self.software.channel_ps
 
-    def pieces(self, gpus: int, chunk_bytes: int) -> Pieces:
-        """How a chunk is cut. In a direct algorithm the messages to all GPUs share the channels."""
+    def pieces(self, messages: int, chunk_bytes: int) -> Pieces:
+        """How a chunk is cut. In a direct algorithm the messages (`messages_of`) share the channels."""
         if self.algorithm == DIRECT:
-            return Pieces(max(1, round(gpus * chunk_bytes / (self.channels * DIRECT_PIECE_BYTES))))
+            return Pieces(max(1, round(messages * chunk_bytes / (self.channels * DIRECT_PIECE_BYTES))))
         figures = self.figures
         return Pieces(max(1, round(chunk_bytes / (self.channels * figures.piece_bytes))), figures.slices)
 
@@ -187,14 +188,15 @@ class Choice:
         """How a buffer without chunks is cut: that of a tree or broadcast."""
         return Pieces(max(1, -(-data_bytes // (self.channels * self.figures.passed_bytes))))
 
-    def line_bytes(self, gpus: int, alike: bool) -> tuple[int, int]:
+    def line_bytes(self, gpus: int, alike: bool, messages: int | None = None) -> tuple[int, int]:
         """Two sizes of the whole buffer. Above them the time is linear in the size: a line through them gives it.
 
         In a ring they have one and two rounds, as each round costs time of its own. If the GPUs are not alike, all of
         them are simulated, and that would take too long: the line has no time of further rounds there.
         """
         if self.algorithm == DIRECT:
-            return 2 * self.channels * DIRECT_PIECE_BYTES, 4 * self.channels * DIRECT_PIECE_BYTES
+            least = 2 * gpus // (messages or gpus) * self.channels * DIRECT_PIECE_BYTES
+            return least, 2 * least
         round_bytes = self.channels * self.figures.piece_bytes if self.algorithm == RING and alike else 1
         least = gpus * -(-LINE_CHUNK_BYTES // round_bytes) * round_bytes
         return least, 2 * least
@@ -276,7 +278,7 @@ def choose(
             pairs = [(one, each) for one, each in pairs if one != TREE]
         own, protocol = min(pairs, key=lambda pair: estimate_us(row, kind, gpus, data_bytes, pair[1], pair[0]))
     if channels is None:
-        channels = _channels(row, own, gpus, data_bytes, protocol)
+        channels = _channels(row, own, kind, gpus, data_bytes, protocol)
     return Choice(name, own, protocol, channels, nodes)
 
 
@@ -286,10 +288,18 @@ def choice_on(machine: Machine, kind: str, gpus: int, data_bytes: int, **given: 
     return choose(machine.collective.library, kind, gpus, data_bytes, adds=adds, **given)
 
 
-def _channels(row: Row, algorithm: str, gpus: int, data_bytes: int, protocol: str) -> int:
-    """Channels that a size deserves. In a direct algorithm each message, also that to the GPU itself, has its own."""
+def messages_of(kind: str, gpus: int) -> int:
+    """Messages of a GPU in a direct algorithm: one to each GPU, itself too; in send_recv only the one."""
+    return 1 if kind == SEND_RECV else gpus
+
+
+def _channels(row: Row, algorithm: str, kind: str, gpus: int, data_bytes: int, protocol: str) -> int:
+    """Channels that a size deserves. In a direct algorithm each message has its own."""
     if algorithm == DIRECT:
-        return gpus * max(1, min(row.direct_channels // gpus, data_bytes // (gpus * DIRECT_LEAST_BYTES)))
+        most = row.direct_channels
+        while most * gpus > row.direct_channels and most > 1:  # as NCCL does (p2pTasksToPlan)
+            most //= 2
+        return messages_of(kind, gpus) * min(most, -(-data_bytes // (gpus * DIRECT_LEAST_BYTES)))
     most = row.nvls_channels if algorithm == NVLS else row.channels
     return max(1, min(most, data_bytes // tables().protocol[protocol].least_bytes))
 

@@ -13,7 +13,19 @@ import numpy as np
 from sim.collective import nvls, tree
 from sim.collective.chunks import Chunks, WholeBuffer, even_chunks
 from sim.collective.kernel import BAND_BYTES, Pieces
-from sim.collective.library import DIRECT, LINE_BYTES, NVLS, NVLS_WORKGROUPS, RING, TREE, Choice, row_of, topology_of
+from sim.collective.library import (
+    DIRECT,
+    LINE_BYTES,
+    NVLS,
+    NVLS_WORKGROUPS,
+    RING,
+    SEND_RECV,
+    TREE,
+    Choice,
+    messages_of,
+    row_of,
+    topology_of,
+)
 from sim.collective.plans import Plan
 from sim.collective.staged import kernels, staged_plan
 from sim.collective.topology import adding_switch
@@ -93,10 +105,15 @@ class LibraryRun(Run):
     def buffer(self) -> tuple[np.ndarray, Chunks]:
         """In a direct algorithm a message has its share of the channels, in others a chunk has all of them."""
         channels = self.choice.channels
-        shared = max(1, channels // self.gpus) if self.choice.algorithm == DIRECT else channels
+        shared = max(1, channels // self.messages) if self.choice.algorithm == DIRECT else channels
         chunks = 1 if self.is_whole else self.gpus
         tiles = flat_buffer(self.data_bytes, chunks, shared, None if self.slice_ps is None else self.pieces.count)
         return tiles, WholeBuffer(len(tiles), self.gpus) if self.is_whole else even_chunks(len(tiles), self.gpus)
+
+    @property
+    def messages(self) -> int:
+        """Messages of a GPU, if the algorithm is direct."""
+        return messages_of(self.kind, self.gpus)
 
     @property
     def is_whole(self) -> bool:
@@ -108,7 +125,7 @@ class LibraryRun(Run):
         """How a chunk, or the whole buffer, is cut."""
         if self.is_whole:
             return self.choice.whole_pieces(self.data_bytes)
-        return self.choice.pieces(self.gpus, self.data_bytes // self.gpus)
+        return self.choice.pieces(self.messages, self.data_bytes // self.gpus)
 
     @property
     def slice_ps(self) -> int | None:
@@ -157,10 +174,12 @@ class LibraryRun(Run):
     def launches(self, plan: Plan) -> list[Launch]:
         """The kernel of a GPU, or its parts, which run at the same time.
 
-        A ring has one, a tree one for each way; else one sends, one receives, and one copies what the GPU keeps.
+        A ring has one, a tree one for each way; else one sends, one receives, and one copies what the GPU keeps, if it
+        keeps a part.
         """
         channels, algorithm = self.choice.channels, self.choice.algorithm
-        own = max(1, channels // self.gpus) if algorithm == DIRECT else 0  # they copy
+        copies = algorithm == DIRECT and self.kind != SEND_RECV
+        own = max(1, channels // self.gpus) if copies else 0
         shared = (0, max(1, channels - own))
         if algorithm == RING:
             parts, places = [plan.steps], [shared]

@@ -12,7 +12,7 @@ from sim.collective.library import PLAIN, choice_on
 from sim.presets import Preset
 from sim.presets.preset import Source
 from sim.run.many_gpus import replace_unit
-from sim.scenario.exchange import beyond_node
+from sim.scenario.exchange import beyond_node, whole_bytes
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Step
 
 SLOWED = (OperatorClass.MATRIX, OperatorClass.ATTENTION)
@@ -27,7 +27,7 @@ def kept_cus(preset: Preset, exchange: Exchange) -> int:
     if preset.machine.collective.library == PLAIN or beyond_node(preset, exchange):
         return 0
     kind = "send_recv" if exchange.kind == "send" else exchange.kind
-    return choice_on(preset.machine, kind, exchange.gpus, exchange.bytes).channels
+    return choice_on(preset.machine, kind, exchange.gpus, whole_bytes(exchange)).channels
 
 
 def with_fewer_cus(preset: Preset, kept: int) -> Preset:

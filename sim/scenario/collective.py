@@ -103,7 +103,7 @@ class Collective:
         """Size of the whole buffer in bytes -> its run: this size, or two smaller ones of a library's collective."""
         run = self.run()
         if isinstance(run, LibraryRun) and not whole:
-            line = run.choice.line_bytes(self.gpus, run.alike)
+            line = run.choice.line_bytes(self.gpus, run.alike, run.messages)
             if self.whole_bytes > line[1]:
                 return {size: replace(run, data_bytes=size) for size in line}
         return {self.whole_bytes: run}
