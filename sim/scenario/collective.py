@@ -117,7 +117,7 @@ class CollectiveResult:
         bytes: as asked; padded_bytes: with the padding of the chunks to whole lines or tiles.
         channels: workgroups of the kernel, a CU each.
         bus_GBps: bandwidth of the links that the time corresponds to, as nccl-tests defines it.
-        link_bytes: sent, with the flags of the protocol.
+        link_bytes: sent, with the flags of the protocol (`link.header_bytes`; plain: without).
         simulated_bytes: sizes that were simulated: this one, or two through which a line gives the figures.
         exactly_once: verdict of the ledger.
     """
@@ -203,7 +203,7 @@ def _moved(run: Run, result: RunResult) -> tuple[int, ...]:
     """Padded size, time in ps, and bytes that a GPU reads, writes and sends."""
     assert isinstance(run, LibraryRun | CollectiveRun)
     padded = run.padded_bytes if isinstance(run, LibraryRun) else run.source.problem.output_bytes
-    wire_bytes = run.choice.figures.wire_bytes if isinstance(run, LibraryRun) else LINE_BYTES
+    wire_bytes = LINE_BYTES + (run.preset.machine.link.header_bytes if isinstance(run, LibraryRun) else 0)
     moved = result.mean_dram_bytes
     assert moved is not None
     return (

@@ -52,6 +52,13 @@ def test_a_message_takes_as_long_as_the_same_part_of_an_all_to_all_with_half_of_
     assert both.time_ns - sent.time_ns == pytest.approx(16 * 260, rel=0.15)
 
 
+def test_bytes_on_links_have_the_header_that_the_user_sets():
+    """LL sends 128 bytes of flags with each line, unless the user says otherwise."""
+    machines = [load_preset("a100_80g", given) for given in ([], ["link.header_bytes=16"])]
+    asked = [Collective(machine, "send_recv", 2, 4096) for machine in machines]
+    assert [simulate_collective(each).link_bytes for each in asked] == [2 * 4096, 4096 // 128 * 144]
+
+
 def test_a_large_message_lies_on_the_line_of_two_and_four_pieces_of_a_channel():
     asked = Collective(load_preset("a100_80g"), "send_recv", 2, 1 << 28)
     assert list(asked.runs()) == [2 * 16 * pieces * (512 * KIB) for pieces in (2, 4)]
