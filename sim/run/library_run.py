@@ -356,6 +356,8 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "link.efficiency": (choice.software.efficiency or row.efficiency, "calibrated"),
         "link.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
         "link.credits": (CREDITS, "assumed"),
+        "network.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
+        "network.credits": (CREDITS, "assumed"),
         "collective.cus": (choice.channels, "assumed"),
         "collective.workgroups": (1, "standard"),
         "collective.warps": (choice.warps, "standard"),
@@ -369,8 +371,6 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         values |= {
             "network.node_gpus": (row.gpus, "standard"),
             "network.GB_per_s": (row.cards_GB_per_s, "standard"),
-            "network.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
-            "network.credits": (CREDITS, "assumed"),
         }
     kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
     machine = _with(preset.machine, {field: value for field, (value, _) in kept.items()})

@@ -145,6 +145,13 @@ def test_a_network_between_nodes_takes_longer_than_a_switch():
     assert two.time_ns > one.time_ns + 7 * 500 + 2000
 
 
+def test_nodes_that_the_user_sets_have_the_flags_of_the_protocol_too():
+    given = ["network.node_gpus=2"]
+    preset = library_preset(load_preset("a100_80g", given), choose("nccl_a100", "all_gather", 4, 4096))
+    assert preset.machine.network.node_gpus == 2
+    assert preset.machine.network.header_bytes == preset.machine.link.header_bytes == 128
+
+
 @pytest.mark.parametrize(("kind", "gpus"), [("all_reduce", 12), ("all_reduce", 72), ("all_to_all", 16)])
 def test_gpus_that_fill_no_nodes_are_refused(kind, gpus):
     with pytest.raises(UserError, match=f"found {gpus}"):
