@@ -142,8 +142,10 @@ class LibraryRun(Run):
 
     @property
     def pulls(self) -> bool:
-        """Do receivers load over the links (D56)?"""
-        return self.preset.machine.collective.pulls and self.choice.can_pull and self.kind in PULLED
+        """Do receivers load over the links (D56)? Not between nodes that the user sets."""
+        machine = self.preset.machine
+        one_node = machine.network.node_gpus == 0 or self.gpus <= machine.network.node_gpus
+        return machine.collective.pulls and self.choice.can_pull and one_node and self.kind in PULLED
 
     def plans(self) -> list[Plan]:
         """The plans of all GPUs.

@@ -142,6 +142,13 @@ def test_loads_where_there_are_none_are_refused(kind, chosen):
         simulate_collective(Collective(**asked))
 
 
+@pytest.mark.parametrize(("node_gpus", "pulls"), [(0, True), (2, False), (4, True), (8, True)])
+def test_no_receiver_loads_from_another_node_that_the_user_sets(node_gpus, pulls):
+    given = [f"network.node_gpus={node_gpus}"]
+    run = Collective(load_preset("a100_80g", given), "all_gather", 4, 65536, protocol="simple").run()
+    assert run.pulls == pulls
+
+
 def test_kernels_of_the_t3_paper_store_to_the_receiver():
     asked = Collective(load_preset("t3_2024", [PULLS]), "all_gather", 2, 65536)
     with pytest.raises(UserError, match=r"collective\.pulls: found true, allowed is false"):
