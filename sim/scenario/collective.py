@@ -194,7 +194,7 @@ def result_of(asked: Collective, runs: Mapping[int, Run], results: Mapping[int, 
         dram_read_bytes=round(read),
         dram_write_bytes=round(write),
         link_bytes=round(link),
-        simulated_bytes=tuple(sizes),
+        simulated_bytes=tuple(size * asked.data_bytes // asked.whole_bytes for size in sizes),
         exactly_once=all(bool(result.exactly_once) for result in results.values()),
     )
 

@@ -59,6 +59,12 @@ def test_bytes_on_links_have_the_header_that_the_user_sets():
     assert [simulate_collective(each).link_bytes for each in asked] == [2 * 4096, 4096 // 128 * 144]
 
 
+@pytest.mark.parametrize("machine", ["a100_80g", "t3_2024"])
+def test_the_size_that_was_simulated_is_that_of_the_message(machine):
+    found = simulate_collective(Collective(load_preset(machine), "send_recv", 2, 65536))
+    assert found.simulated_bytes == (65536,) == (found.padded_bytes,)
+
+
 def test_a_large_message_lies_on_the_line_of_two_and_four_pieces_of_a_channel():
     asked = Collective(load_preset("a100_80g"), "send_recv", 2, 1 << 28)
     assert list(asked.runs()) == [2 * 16 * pieces * (512 * KIB) for pieces in (2, 4)]
