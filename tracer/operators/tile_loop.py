@@ -1,7 +1,7 @@
 """Events of a fused attention kernel: resident tiles, a loop over streamed tiles, matrix work, output tiles.
 
 A tile has rows of `row_bytes`, `pitch_bytes` apart. A warp access covers as many rows as its lanes reach at 16 bytes
-each. The accesses of a tile are split into equal shares of the warps.
+each; a row that is wider has several accesses. The accesses of a tile are split into equal shares of the warps.
 
 The loop is that of FlashAttention 2 (Dao, arXiv 2307.08691): an iteration has phases. A phase waits until its tile is
 in shared memory, meets the other warps at a barrier, starts the asynchronous copy of the next tile, reads operand
@@ -73,12 +73,11 @@ class TileLoop:
 
     def whole_tile(self, kind: Kind, tile: Tile, row_bytes: int, warp: int, **link) -> np.ndarray:
         """Accesses of a warp to its share of a tile."""
-        rows = self._share(tile.rows, row_bytes, warp)
-        return self._rows(kind, tile, rows, row_bytes, tile.rows, **link)
+        return self._rows(kind, tile, *self._share(tile.rows, row_bytes, warp), row_bytes, tile.rows, **link)
 
     def loop(self, streams: tuple[Tile, ...], row_bytes: tuple[int, ...], warp: int) -> np.ndarray:
         """All iterations of a warp. A stream has all rows of the loop; its tiles have `block` rows."""
-        events, stream, row = self._iteration(streams, row_bytes, warp)
+        events, stream, row, column = self._iteration(streams, row_bytes, warp)
         iterations = -(-streams[0].rows // self.block)
         number = np.arange(iterations)[:, None]
         made = np.tile(events, (iterations, 1))
@@ -86,24 +85,24 @@ class TileLoop:
         for place, tile in enumerate(streams):
             mine = stream == place
             first = row[mine] + number * self.block
-            made["base"][:, mine] = tile.address + np.minimum(first, tile.rows) * tile.pitch_bytes
-            made["mask"][:, mine] = self._mask(first, row_bytes[place], tile.rows)
+            made["base"][:, mine] = tile.address + np.minimum(first, tile.rows) * tile.pitch_bytes + column[mine]
+            made["mask"][:, mine] = self._mask(first, column[mine], row_bytes[place], tile.rows)
             kept[:, mine] = first < tile.rows
         return made[kept]
 
     def _iteration(
         self, streams: tuple[Tile, ...], row_bytes: tuple[int, ...], warp: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Events of the first iteration; for each its stream (NO_STREAM = none) and the row of its first lane."""
-        parts: list[tuple[np.ndarray, int, np.ndarray]] = []
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Events of the first iteration; for each its stream (NO_STREAM: none), and row and byte of its first lane."""
+        parts: list[tuple[np.ndarray, int, np.ndarray, np.ndarray]] = []
 
         def plain(*events: np.ndarray) -> None:
-            parts.extend((each, NO_STREAM, np.zeros(len(each), np.int64)) for each in events)
+            parts.extend((each, NO_STREAM, *np.zeros((2, len(each)), np.int64)) for each in events)
 
         def tile(kind: Kind, place: int, ahead: int, **link) -> None:
-            rows = self._share(self.block, row_bytes[place], warp)
-            made = self._rows(kind, streams[place], rows, row_bytes[place], self.block, **link)
-            parts.append((made, place, rows + ahead * self.block))
+            rows, columns = self._share(self.block, row_bytes[place], warp)
+            made = self._rows(kind, streams[place], rows, columns, row_bytes[place], self.block, **link)
+            parts.append((made, place, rows + ahead * self.block, columns))
 
         for phase in self.phases:
             plain(event(Kind.WAIT, wait=1 << phase.wait), event(Kind.BARRIER, slot=0))
@@ -114,9 +113,9 @@ class TileLoop:
             plain(*self._arithmetic(phase))
             if phase.reduce != NO_STREAM:
                 tile(Kind.REDUCE, phase.reduce, 0)
-        sizes = [len(made) for made, _, _ in parts]
-        stream = np.repeat([place for _, place, _ in parts], sizes)
-        return join([made for made, _, _ in parts]), stream, np.concatenate([rows for _, _, rows in parts])
+        made, places, rows, columns = zip(*parts, strict=True)
+        stream = np.repeat(places, [len(one) for one in made])
+        return join(list(made)), stream, np.concatenate(rows), np.concatenate(columns)
 
     def _arithmetic(self, phase: Phase) -> list[np.ndarray]:
         """Fragments, matrix work and the arithmetic after it."""
@@ -143,21 +142,26 @@ class TileLoop:
     def _rows_per_access(self, row_bytes: int) -> int:
         return max(1, self.lanes * VECTOR_BYTES // row_bytes)
 
-    def _share(self, rows: int, row_bytes: int, warp: int) -> np.ndarray:
-        """First row of each access of a warp."""
-        step = self._rows_per_access(row_bytes)
-        accesses = -(-rows // step)
-        return np.array_split(np.arange(accesses) * step, self.warps)[warp]
+    def _share(self, rows: int, row_bytes: int, warp: int) -> tuple[np.ndarray, np.ndarray]:
+        """First row of each access of a warp, and its first byte in this row."""
+        step, reach = self._rows_per_access(row_bytes), self.lanes * VECTOR_BYTES
+        pieces = -(-row_bytes // reach)
+        mine = np.array_split(np.arange(-(-rows // step) * pieces), self.warps)[warp]
+        return mine // pieces * step, mine % pieces * reach
 
-    def _mask(self, first: np.ndarray, row_bytes: int, end: int) -> np.ndarray:
-        """Lanes of accesses that begin at these rows of a tensor that ends at row `end`."""
+    def _mask(self, first: np.ndarray, column: np.ndarray, row_bytes: int, end: int) -> np.ndarray:
+        """Lanes of accesses that begin at these rows, and bytes in them, of a tensor that ends at row `end`."""
         step = self._rows_per_access(row_bytes)
         lanes = np.clip(end - first, 1, step) * (row_bytes // VECTOR_BYTES)
+        lanes = np.minimum(lanes - column // VECTOR_BYTES, self.lanes)
         return np.uint64(0xFFFFFFFFFFFFFFFF) >> (64 - lanes).astype(np.uint64)
 
-    def _rows(self, kind: Kind, tile: Tile, rows: np.ndarray, row_bytes: int, end: int, **link) -> np.ndarray:
-        """Accesses that begin at these rows."""
-        made = access(kind, len(rows), lanes=1, base=tile.address + rows * tile.pitch_bytes, **link)
-        made["mask"] = self._mask(rows, row_bytes, end)
-        made["inner"], made["row_stride"] = row_bytes // VECTOR_BYTES, tile.pitch_bytes
+    def _rows(
+        self, kind: Kind, tile: Tile, rows: np.ndarray, columns: np.ndarray, row_bytes: int, end: int, **link
+    ) -> np.ndarray:
+        """Accesses that begin at these rows and bytes in them."""
+        made = access(kind, len(rows), lanes=1, base=tile.address + rows * tile.pitch_bytes + columns, **link)
+        made["mask"] = self._mask(rows, columns, row_bytes, end)
+        made["inner"] = min(row_bytes // VECTOR_BYTES, self.lanes)
+        made["row_stride"] = tile.pitch_bytes
         return made
