@@ -4,8 +4,8 @@ q, k, v and o are [batch, sequence, heads, head_dim] (k and v with `kv_heads`); 
 `seq`. With `causal` a query sees the keys up to its own position; the last query sees all.
 
 Forward, prompt: a workgroup has BLOCK_M queries of one head and walks the keys in blocks of BLOCK_N, up to the diagonal
-if causal. Generation (one query): a workgroup has the queries of all heads that share a head of k and v, and one of
-`splits` parts of the keys. With several parts it stores o in 4 bytes and the logarithm of the sum; a second kernel
+if causal. Generation (one query): a workgroup has the queries of up to 64 heads that share a head of k and v, and one
+of `splits` parts of the keys. With several parts it stores o in 4 bytes and the logarithm of the sum; a second kernel
 joins the parts.
 
 Traffic in bytes (B of the type, q = queries, s = seq, a = heads, g = kv_heads, d = head_dim, n(m) = keys that block m
@@ -14,7 +14,7 @@ of queries walks, in whole blocks up to s):
 forward     requested by loads batch * (a * q * d * B + 2 * a * d * B * sum over m of n(m));
             DRAM reads batch * d * B * (a * q + 2 * g * s) if L2 holds the keys and values in flight;
             DRAM writes batch * a * q * d * B, with `stats` batch * a * q * 4 more
-generation  requested by loads = DRAM reads batch * d * B * (a + 2 * g * s);
+generation  requested by loads batch * d * B * (a + 2 * g * s * ceil(a / g / 64)); DRAM reads that without ceil(...);
             with P > 1 parts written and read batch * a * P * (4 d + 4), then o is written
 backward    (three kernels) do and o are read for the sums of their products; a workgroup has BLOCK_N keys of one head
             and walks the queries; dq is summed in L2 in 4 bytes with atomic adds and converted by the third kernel; if

@@ -1,7 +1,8 @@
 """The kernels of FlashAttention 2: forward (prompt and generation) and the main one of the backward pass.
 
 Forward: 4 warps; a tile of 128 queries stays in shared memory; keys and values are streamed, 64 at a time. Generation
-and a paged cache have the kernel for split keys: 64 queries, 128 keys at a time.
+and a paged cache have the kernel for split keys: 64 queries, 128 keys at a time. If more heads share keys, several
+workgroups walk the same keys.
 Backward: 8 warps; tiles of 128 keys and values stay; tiles of 64 queries and output gradients are streamed.
 """
 
@@ -78,7 +79,7 @@ class FlashForward(EvenKernel):
 
     @property
     def generation(self) -> bool:
-        """One query: a workgroup has the heads that share keys."""
+        """One query: a workgroup has the heads that share keys, at most `block_m` of them."""
         return self.shape.queries == 1
 
     @property
@@ -94,7 +95,8 @@ class FlashForward(EvenKernel):
     @property
     def blocks(self) -> int:
         """Workgroups of one head (of one head of k and v in generation)."""
-        return self.shape.parts if self.generation else -(-self.shape.queries // self.block_m)
+        s = self.shape
+        return s.parts * -(-s.group // self.block_m) if self.generation else -(-s.queries // self.block_m)
 
     @property
     def flops(self) -> int:
@@ -119,7 +121,10 @@ class FlashForward(EvenKernel):
     def line_requests(self) -> int:
         """Estimate of the line requests: 128-byte lines of queries, keys and values."""
         s, m = self.shape, self.block_m
-        rows = s.keys * s.kv_heads if self.generation else s.queries // m * s.heads * s.keys // (2 if s.causal else 1)
+        if self.generation:
+            rows = s.keys * s.kv_heads * -(-s.group // m)
+        else:
+            rows = s.queries // m * s.heads * s.keys // (2 if s.causal else 1)
         return 2 * (s.batch * (rows + s.queries * s.heads) * s.row_bytes // LINE_BYTES + 1)
 
     @property
@@ -149,15 +154,18 @@ class FlashForward(EvenKernel):
 
     def _generated(self, index: int) -> list[np.ndarray]:
         s = self.shape
-        rest, part = divmod(index, s.parts)
+        rest, block = divmod(index, self.blocks)
         batch, head = divmod(rest, s.kv_heads)
+        block, part = divmod(block, s.parts)
+        first_row = block * self.block_m
+        rows = min(self.block_m, s.group - first_row)
         step = -(-s.keys // (s.parts * self.block_n)) * self.block_n
         first, end = min(s.keys, part * step), min(s.keys, (part + 1) * step)
-        row = batch * s.heads + head * s.group
+        row = batch * s.heads + head * s.group + first_row
         out_row = s.head_dim * (self.out_bytes or s.element_bytes)
         part_row = row + part * s.batch * s.heads
-        q = Tile(self.q + row * s.row_bytes, s.group, s.row_bytes)
-        o = Tile(self.o + part_row * out_row, s.group, out_row)
+        q = Tile(self.q + row * s.row_bytes, rows, s.row_bytes)
+        o = Tile(self.o + part_row * out_row, rows, out_row)
         return self._warps(q, o, part_row, batch, head, first, end)
 
     def _warps(self, q: Tile, o: Tile, stats: int, batch: int, kv_head: int, first: int, end: int) -> list[np.ndarray]:

@@ -58,6 +58,18 @@ def test_workgroups_are_valid_and_may_begin_anywhere(text):
         assert (again.events["slot"][stores] == NO_SLOT).all()  # no fence waits for them
 
 
+@pytest.mark.parametrize(("heads", "workgroups"), [(64, 3), (71, 6), (200, 12)])
+def test_generation_does_the_matrix_work_of_all_heads_that_share_keys(heads, workgroups):
+    """3 parts of the keys; at most 64 heads in a workgroup."""
+    kernel, _ = make_kernels(f"flash_attention:batch=1,heads={heads},kv_heads=1,seq=384,queries=1,splits=3")
+    events = np.concatenate([workgroup.events for workgroup in kernel.workgroups()])
+    assert kernel.info.workgroups == workgroups and kernel.period == workgroups
+    assert 2 * int(events["work"].sum()) >= kernel.flops
+    stored = (events["kind"] == Kind.STORE) & (events["space"] == Space.GLOBAL) & (events["width_bytes"] == 16)
+    rows = events["base"][stored]
+    assert len(set(rows.tolist())) == len(rows) == 3 * heads  # each row of each part once, 512 bytes
+
+
 def outputs(workgroup):
     """For each store or reduction to global memory: number of loads before it, and of those that had not arrived."""
     for first, end in pairwise(workgroup.first_event.tolist()):
