@@ -30,11 +30,16 @@ def tera_flop_per_s(run: RunResult) -> float | None:
     macs, time_ps = run.totals.get("cu.tensor_macs", 0), time_of_kernels_ps(run)
     if not (macs and time_ps):
         return None
+    return FLOP_PER_MAC * (gemm_macs(run) or macs) * PS_PER_S / time_ps / TERA
+
+
+def gemm_macs(run: RunResult) -> int:
+    """Multiply-accumulates of a GEMM, without what pads its tiles; 0 = no GEMM."""
     problem, several = run.input.get("problem"), run.input.get("parameters", {})
-    if problem:
-        rows = sum(several["groups"]) if "groups" in several else problem["m"] * several.get("batch", 1)
-        macs = rows * problem["n"] * problem["k"]
-    return FLOP_PER_MAC * macs * PS_PER_S / time_ps / TERA
+    if not problem:
+        return 0
+    rows = sum(several["groups"]) if "groups" in several else problem["m"] * several.get("batch", 1)
+    return rows * problem["n"] * problem["k"]
 
 
 def peak_tera_flop_per_s(run: RunResult) -> float:

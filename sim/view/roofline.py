@@ -1,7 +1,9 @@
 """Roofline of the kernels of a run: `t3sim plot roofline`.
 
-Each multiply-accumulate of the matrix pipes counts as two operations. Bytes are the traffic on the DRAM bus during the
-kernel (without the flush of L2 after it), or the traffic of requests to L2.
+Operations and their peak are those of `t3sim show`: two for each multiply-accumulate of a GEMM, without what pads its
+tiles, and the peak of its data type. Of other kernels all work of these pipes counts, and the peak is that of fp16.
+Bytes are the traffic on the DRAM bus during the kernel (without the flush of L2 after it), or the traffic of requests
+to L2.
 """
 
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 from sim.counters import DRAM_COLUMNS, moved_sectors
 from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult, RunResult
+from sim.run.shares import FLOP_PER_MAC, gemm_macs, peak_tera_flop_per_s
 from sim.view.style import BLUE, VERMILION, label_of, legend_below, new_figure, title_of
 from tracer.elf.names import short_name
 from traces.errors import UserError
@@ -40,23 +43,22 @@ def draw_roofline(results: RunResult) -> "Figure":
         UserError: no kernel has matrix operations and traffic.
     """
     points = [
-        (level, f"{number}: {short_name(kernel.name)}", intensity(kernel, level), operations_per_s(kernel))
+        (level, f"{number}: {short_name(kernel.name)}", *point(results, kernel, level))
         for number, kernel in enumerate(results.kernels)
         for level in LEVELS
         if kernel.totals["cu.tensor_macs"] and sectors(kernel, level)
     ]
     if not points:
         raise UserError("no kernel of this run did matrix operations: a roofline needs them")
-    peaks = results.preset.peaks()
+    peaks, peak = results.preset.peaks(), peak_tera_flop_per_s(results)
     slopes = {"DRAM": peaks.dram_bytes_per_s, "L2": peaks.l2_bytes_per_s}
-    ridges = [peaks.tensor_flop_per_s / slope for slope in slopes.values()]
-    ends = [*ridges, *(point[2] for point in points)]
+    ridges = [peak * TERA / slope for slope in slopes.values()]
+    ends = [*ridges, *(per_byte for *_, per_byte, _ in points)]
     low, high = min(ends) * DECADES[0], max(ends) * DECADES[1]
     figure, axes = new_figure(height_in=4.0)
     for (level, slope), ridge in zip(slopes.items(), ridges, strict=True):
-        line = ([low, ridge], [low * slope / TERA, peaks.tensor_flop_per_s / TERA])
+        line = ([low, ridge], [low * slope / TERA, peak])
         axes.loglog(*line, color=LEVELS[level][1], label=f"{level}, {slope / GIGA:,.0f} GB/s")
-    peak = peaks.tensor_flop_per_s / TERA
     axes.hlines(peak, min(ridges), high, color="black", label=f"matrix pipes, {peak:.1f} TFLOP/s")
     for level, name, per_byte, per_s in points:
         marker, colour, _ = LEVELS[level]
@@ -72,11 +74,8 @@ def sectors(kernel: KernelResult, level: str) -> int:
     return moved_sectors(kernel.totals, LEVELS[level][2])
 
 
-def intensity(kernel: KernelResult, level: str) -> float:
-    """Operations per byte."""
-    return 2 * kernel.totals["cu.tensor_macs"] / (sectors(kernel, level) * SECTOR_BYTES)
-
-
-def operations_per_s(kernel: KernelResult) -> float:
-    """Rate of operations, two for each multiply-accumulate."""
-    return 2 * kernel.totals["cu.tensor_macs"] * PS_PER_S / kernel.time_ps
+def point(results: RunResult, kernel: KernelResult, level: str) -> tuple[float, float]:
+    """Operations per byte, and per second, of a kernel of a run."""
+    macs = gemm_macs(results) if len(results.kernels) == 1 else 0
+    operations = FLOP_PER_MAC * (macs or kernel.totals["cu.tensor_macs"])
+    return operations / (sectors(kernel, level) * SECTOR_BYTES), operations * PS_PER_S / kernel.time_ps

@@ -7,17 +7,21 @@ import numpy as np
 import pytest
 
 from sim import results
+from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.results import Failure, ResultsArchive, write_runs
+from sim.run.run import KernelRun
 from sim.view.dram_traffic import STREAMS, draw_traffic
 from sim.view.figures import draw
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import BANDWIDTHS, bandwidth, draw_rates
-from sim.view.roofline import intensity, operations_per_s
+from sim.view.roofline import draw_roofline, point
 from sim.view.study_lines import draw_study
 from sim.view.style import new_figure, save
 from tests.support.paths import SMALL_TRACE
 from tests.support.result_samples import sample_results
+from tracer.kernels import make_kernel
+from tracer.sequence import CommandSequence
 from traces.command.cli import main as t3sim
 from traces.errors import UserError
 from traces.units import GIGA
@@ -97,10 +101,25 @@ def test_bandwidths_are_bytes_over_time(desk):
 
 
 def test_roofline_points(desk):
-    (kernel,) = results.open(desk / "gemm.h5").run().kernels
+    run = results.open(desk / "gemm.h5").run()
+    (kernel,) = run.kernels
     flop = 2 * 256 * 256 * 128
-    assert intensity(kernel, "DRAM") == pytest.approx(flop / (2 * 256 * 128 * 2))  # A and B once; C is flushed later
-    assert operations_per_s(kernel) == pytest.approx(flop / (kernel.time_ps * 1e-12))
+    per_byte, per_s = point(run, kernel, "DRAM")
+    assert per_byte == pytest.approx(flop / (2 * 256 * 128 * 2))  # A and B once; C is flushed later
+    assert per_s == pytest.approx(flop / (kernel.time_ps * 1e-12))
+
+
+@pytest.mark.parametrize(("dtype", "cost"), [("int8", 0.5), ("fp32", 16)])
+def test_the_roof_is_that_of_the_data_type_and_padding_is_no_work(dtype, cost):
+    preset = load_preset("a100_80g", ["cu.count=2"])
+    kernel = make_kernel(f"gemm:m=100,n=128,k=256,dtype={dtype}", gpu_facts(preset.machine))
+    run = KernelRun(preset=preset, source=CommandSequence([kernel])).execute()
+    axes = draw_roofline(run).axes[0]
+    peak = preset.peaks().tensor_flop_per_s / 1e12 / cost
+    (roof,) = [path.vertices[0, 1] for lines in axes.collections for path in lines.get_paths()]
+    points = [float(line.get_ydata()[0]) for line in axes.lines if line.get_linestyle() == "None"]
+    assert roof == pytest.approx(peak)
+    assert points == pytest.approx([2 * 100 * 128 * 256 / run.kernels[0].time_ps] * 2)
 
 
 def test_study_lines():
