@@ -154,7 +154,13 @@ def test_a_field_of_the_kernel_names_the_kernel():
 
 @pytest.mark.parametrize(
     ("preset", "dtype", "cost"),
-    [("a100_80g", "tf32", 2.0), ("a100_80g", "int8", 0.5), ("h200", "fp8", 0.5), ("v100", "fp32", 8.0)],
+    [
+        ("a100_80g", "tf32", 2.0),
+        ("a100_80g", "int8", 0.5),
+        ("h200", "fp8", 0.5),
+        ("v100", "fp32", 8.0),
+        ("v100", "fp64", 16.0),
+    ],
 )
 def test_a_type_costs_what_its_architecture_needs(preset, dtype, cost):
     source = make_kernel(f"gemm:m=256,n=256,k=256,dtype={dtype}", _gpu(preset))
