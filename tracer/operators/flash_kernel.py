@@ -4,6 +4,7 @@ Forward: 4 warps; a tile of 128 queries stays in shared memory; keys and values 
 and a paged cache have the kernel for split keys: 64 queries, 128 keys at a time. If more heads share keys, several
 workgroups walk the same keys.
 Backward: 8 warps; tiles of 128 keys and values stay; tiles of 64 queries and output gradients are streamed.
+With 64 lanes (CDNA) tiles are halved until they fit 64 KB of shared memory (assumed).
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ REGISTERS = 255
 """Registers per thread: the accumulators fill them (assumed; two workgroups fit on an SM of sm_80)."""
 SCORE_ALU, SCORE_FMA, SCORE_SFU = 1.5, 2.0, 1.0
 """Instructions per score: maximum and conversion; scaled difference and sum; exponential."""
+CDNA_SHARED_BYTES = 65536
+"""Shared memory of a CU with 64 lanes."""
 PAGE_INSTRUCTIONS = 25
 """Instructions per copy of 16 bytes to find it in a paged cache: division by the page size, look-up, address.
 Calibrated: batch 1, 2048 tokens, 8 heads of `validation/references/operator_time.csv`."""
@@ -82,15 +85,24 @@ class FlashForward(EvenKernel):
         """One query: a workgroup has the heads that share keys, at most `block_m` of them."""
         return self.shape.queries == 1
 
+    @cached_property
+    def tiles(self) -> tuple[int, int]:
+        """Rows of q of a workgroup, and keys of an iteration."""
+        split, s = self.generation or self.shape.paged, self.shape
+        block_m, block_n = 64 if split else 128, 128 if split and s.lanes == 32 else 64
+        while s.lanes == 64 and (block_m + 2 * block_n) * s.row_bytes > CDNA_SHARED_BYTES:
+            block_m, block_n = (block_m // 2, block_n) if block_m > block_n else (block_m, block_n // 2)
+        return block_m, block_n
+
     @property
     def block_m(self) -> int:
         """Rows of q of a workgroup."""
-        return 64 if self.generation or self.shape.paged else 128
+        return self.tiles[0]
 
     @property
     def block_n(self) -> int:
-        """Keys of an iteration; with 64 lanes (CDNA) few enough for 64 KB of shared memory."""
-        return 128 if (self.generation or self.shape.paged) and self.shape.lanes == 32 else 64
+        """Keys of an iteration."""
+        return self.tiles[1]
 
     @property
     def blocks(self) -> int:
@@ -228,8 +240,6 @@ class FlashBackward(EvenKernel):
     NAME: ClassVar[str] = "flash_backward"
     VERSION: ClassVar[int] = 1
     WARPS: ClassVar[int] = 8
-    BLOCK_M: ClassVar[int] = 64
-    BLOCK_N: ClassVar[int] = 128
 
     shape: FlashShape
     queries: tuple[int, int]
@@ -238,10 +248,28 @@ class FlashBackward(EvenKernel):
     sums: int
     out: tuple[int, int]
 
+    @cached_property
+    def tiles(self) -> tuple[int, int]:
+        """Queries of an iteration, and keys of a workgroup."""
+        block_m, block_n = 64, 128
+        while self.shape.lanes == 64 and _tiles_bytes(block_m, block_n, self.shape) > CDNA_SHARED_BYTES:
+            block_m, block_n = block_m // 2, block_n // 2
+        return block_m, block_n
+
+    @property
+    def block_m(self) -> int:
+        """Queries of an iteration."""
+        return self.tiles[0]
+
+    @property
+    def block_n(self) -> int:
+        """Keys of a workgroup."""
+        return self.tiles[1]
+
     @property
     def blocks(self) -> int:
         """Workgroups of one head."""
-        return -(-self.shape.keys // self.BLOCK_N)
+        return -(-self.shape.keys // self.block_n)
 
     @property
     def line_requests(self) -> int:
@@ -271,7 +299,7 @@ class FlashBackward(EvenKernel):
             warps=self.WARPS,
             lanes=s.lanes,
             registers=REGISTERS,
-            shared_bytes=min(163840, (2 * self.BLOCK_N + 3 * self.BLOCK_M) * s.row_bytes),
+            shared_bytes=min(163840, _tiles_bytes(*self.tiles, s)),
         )
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
@@ -285,9 +313,9 @@ class FlashBackward(EvenKernel):
         s = self.shape
         rest, block = divmod(index, self.blocks)
         batch, head = divmod(rest, s.heads)
-        first = block * self.BLOCK_N
-        rows = min(self.BLOCK_N, s.keys - first)
-        start = first // self.BLOCK_M * self.BLOCK_M if s.causal else 0
+        first = block * self.block_n
+        rows = min(self.block_n, s.keys - first)
+        start = first // self.block_m * self.block_m if s.causal else 0
         kv_pitch, pitch, row = s.kv_heads * s.row_bytes, s.heads * s.row_bytes, s.row_bytes
         kv = ((batch * s.keys + first) * s.kv_heads + head // s.group) * row
         own = ((batch * s.keys + first) * s.heads + head) * row
@@ -295,7 +323,7 @@ class FlashBackward(EvenKernel):
         left, widen = s.queries - start, SUM_BYTES // s.element_bytes
         streams = [Tile(address + q, left, pitch) for address in self.queries]
         streams.append(Tile(self.sums + q * widen, left, pitch * widen))
-        first_q = streams[K]._replace(rows=min(self.BLOCK_M, left))
+        first_q = streams[K]._replace(rows=min(self.block_m, left))
         parts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)]
         parts += [
             self._loop.whole_tile(Kind.ASYNC_COPY, Tile(address + kv, rows, kv_pitch), row, warp, slot=K)
@@ -313,16 +341,21 @@ class FlashBackward(EvenKernel):
     @cached_property
     def _loop(self) -> TileLoop:
         s = self.shape
-        scores = self.BLOCK_M * self.BLOCK_N // self.WARPS
+        scores = self.block_m * self.block_n // self.WARPS
         macs, each = scores * s.head_dim, scores / s.lanes
-        tiles = (self.BLOCK_M + self.BLOCK_N) * s.row_bytes
+        tiles = (self.block_m + self.block_n) * s.row_bytes
         after = {"alu": round(SCORE_ALU * each), "fma": round(2 * SCORE_FMA * each), "sfu": round(SCORE_SFU * each)}
         phases = (
             Phase(K, V, 0, macs, tiles),
             Phase(V, K, 1, macs, tiles, **after),
             Phase(V, NO_STREAM, 0, 3 * macs, 3 * tiles, reduce=2),
         )
-        return TileLoop(self.WARPS, s.lanes, self.BLOCK_M, phases)
+        return TileLoop(self.WARPS, s.lanes, self.block_m, phases)
+
+
+def _tiles_bytes(block_m: int, block_n: int, shape: FlashShape) -> int:
+    """Shared memory of the backward pass: keys and values, queries twice, gradients of the output."""
+    return (2 * block_n + 3 * block_m) * shape.row_bytes
 
 
 def _line(kind: Kind, address: int, rows: int, lanes: int) -> np.ndarray:

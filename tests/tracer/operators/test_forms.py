@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from sim.occupancy import occupancy
+from sim.presets import load_preset
 from tests.support.request_count import count_requests
 from tracer.kernels import OPERATORS, make_kernels
 from tracer.operators.index import Index, Spread
@@ -68,6 +70,25 @@ def test_generation_does_the_matrix_work_of_all_heads_that_share_keys(heads, wor
     stored = (events["kind"] == Kind.STORE) & (events["space"] == Space.GLOBAL) & (events["width_bytes"] == 16)
     rows = events["base"][stored]
     assert len(set(rows.tolist())) == len(rows) == 3 * heads  # each row of each part once, 512 bytes
+
+
+@pytest.mark.parametrize("preset", ["mi210", "mi300x"])
+@pytest.mark.parametrize(("head_dim", "keys"), [(64, 128), (128, 64), (256, 32)])
+def test_tiles_of_the_backward_pass_fit_the_shared_memory_of_cdna(preset, head_dim, keys):
+    cu = load_preset(preset).machine.cu
+    text = f"flash_attention:batch=1,heads=2,seq=300,head_dim={head_dim},backward=1,lanes=64"
+    info = make_kernels(text)[1].info
+    assert info.workgroups == 2 * -(-300 // keys)
+    assert occupancy(cu, info.block[0], info.registers, info.shared_bytes).workgroups == 1
+    assert list(checked_workgroups(make_kernels(text)[1]))
+
+
+@pytest.mark.parametrize("fields", ["", ",queries=1", ",paged=1"])
+def test_tiles_of_the_widest_heads_fit_the_shared_memory_of_cdna(fields):
+    (kernel, *_) = make_kernels(f"flash_attention:batch=1,heads=2,seq=300,head_dim=256,lanes=64{fields}")
+    info, cu = kernel.info, load_preset("mi300x").machine.cu
+    assert occupancy(cu, info.block[0], info.registers, info.shared_bytes).workgroups == 1
+    assert list(checked_workgroups(kernel))
 
 
 def outputs(workgroup):
