@@ -12,6 +12,7 @@ from tracer.gemm.architecture import GpuFacts, architecture
 from tracer.gemm.batched import BatchedGemm, strided_batch
 from tracer.gemm.grouped import GroupedGemm, check_groups
 from tracer.gemm.library import choose_kernel, type_of_bytes
+from tracer.gemm.problem import GemmProblem
 from tracer.gemm.source import GemmKernel, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
 from traces.errors import UserError
@@ -105,6 +106,8 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
             values[field] = part
     if "dtype" in given:
         values.setdefault("c_bytes", given["dtype"].bytes)
+    if type_of_bytes(values.get("a_bytes", GemmProblem.a_bytes)) == DataType.FP64:
+        values.setdefault("accumulate_bytes", DataType.FP64.bytes)
     return values
 
 

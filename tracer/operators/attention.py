@@ -21,7 +21,11 @@ from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
 
 SMALL_TILE = 64
-"""Width of the tile of a GEMM whose output has at most this number of columns; else it is 128 (assumed)."""
+"""Width of the tile of a GEMM whose output has at most this number of columns, or is fp64; else 128 (assumed)."""
+WIDEST_BYTES = 4
+"""Widest elements whose sums of 128 x 128 tiles fit the registers."""
+STEP_BYTES = 128
+"""Most bytes of K in a step: two stages of 128 x 128 tiles fit 64 KB of shared memory (assumed)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +76,13 @@ class Attention(Operator):
         """The GEMMs of all heads. addresses: of A, B and C of the first one. column: B is stored by columns."""
         b, (a_address, b_address, c_address), batch = self.dtype.bytes, addresses, self.batch * self.heads
         problem = GemmProblem(
-            m, n, k, a_bytes=b, b_bytes=b, c_bytes=b, b_layout=Layout.COLUMN if column else Layout.ROW,
+            m, n, k, a_bytes=b, b_bytes=b, c_bytes=b, accumulate_bytes=max(4, b),
+            b_layout=Layout.COLUMN if column else Layout.ROW,
             a_address=a_address, b_address=b_address, c_address=c_address, c_source_address=c_address,
         )  # fmt: skip
-        tile_n = SMALL_TILE if n <= SMALL_TILE else GemmKernel.tile_n
-        kernel = GemmKernel(tile_n=tile_n, lanes=self.lanes, mac_cost=self.mac_cost)
+        tile_n = SMALL_TILE if n <= SMALL_TILE or b > WIDEST_BYTES else GemmKernel.tile_n
+        tile_k = min(GemmKernel.tile_k, STEP_BYTES // b)
+        kernel = GemmKernel(tile_n=tile_n, tile_k=tile_k, lanes=self.lanes, mac_cost=self.mac_cost)
         strides_bytes = m * k * b, k * n * b, m * n * b
         shared = self.heads // (self.kv_heads or self.heads)
         return BatchedGemm(problem, kernel, batch, strides_bytes, shared, f"{name}_{m}x{n}x{k}")

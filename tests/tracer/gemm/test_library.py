@@ -225,3 +225,17 @@ def test_the_rate_of_a_type_is_the_machine_s_whoever_chooses_the_kernel():
     attention = "attention:batch=1,heads=1,seq=128,dtype="
     costs = [[part.kernel.mac_cost for part in make_kernels(attention + name, gpu)[::2]] for name in ("fp32", "fp16")]
     assert costs == [[8, 8], [1, 1]]
+
+
+def test_sums_of_fp64_take_eight_bytes():
+    gpu = _gpu("a100_80g")
+    text = "gemm:m=512,n=512,k=64,dtype={},tile=64x64x16,warps=2x2"
+    wide, narrow = (make_kernel(text.format(name), gpu) for name in ("fp64", "fp32"))
+    assert (wide.problem.accumulate_bytes, narrow.problem.accumulate_bytes) == (8, 4)
+    assert make_kernel("gemm:m=64,n=64,k=64,a_bytes=8,b_bytes=8,accumulate_bytes=4").problem.accumulate_bytes == 4
+    for preset in ("v100", "mi210", "mi300x"):
+        facts = _gpu(preset)
+        for part in make_kernels("attention:batch=1,heads=1,seq=128,dtype=fp64", facts)[::2]:
+            info = part.info
+            assert part.problem.accumulate_bytes == 8
+            assert facts.resident(info.block[0], info.registers, info.shared_bytes) >= 1
