@@ -114,7 +114,9 @@ def _partition_rules(machine):
         yield channels % parts == 0, "hbm.channels", f"a multiple of l2.partitions = {parts}"
         copies = l2.sharing == L2Sharing.COPIES
         yield not copies or parts == 2, "l2.partitions", "2, as a line has one copy with l2.sharing = copies"
-        yield not copies or l2.mshrs > 1, "l2.mshrs", "at least 2, one for lines that are at home"
+        for field in ("mshrs", "ways"):
+            fits = not copies or getattr(l2, field) > 1
+            yield fits, f"l2.{field}", "at least 2 with l2.sharing = copies, one of them for lines that are at home"
         far_ps = l2.far_latency_clk * whole_period_ps(machine.noc.clock_MHz)
         allowed = f"so many clocks that a packet takes {SHORTEST_WINDOW_PS} ps: partitions run alone for this time"
         yield far_ps >= SHORTEST_WINDOW_PS, "l2.far_latency_clk", allowed

@@ -70,6 +70,12 @@ def test_a_packet_takes_at_least_a_short_time_window():
         load_preset("t3_2024", ["noc.clock_MHz=10000", "noc.latency_clk=1"])
 
 
+@pytest.mark.parametrize("field", ["l2.mshrs", "l2.ways"])
+def test_halves_with_copies_keep_a_place_for_lines_at_home(field):
+    with pytest.raises(PresetError, match=f"{field}: found 1, allowed is at least 2 with l2.sharing = copies"):
+        load_preset("a100_80g_halves", {field: 1})
+
+
 def test_an_instruction_takes_at_most_two_microseconds():
     with pytest.raises(PresetError, match=r"cu.alu_warps_per_clk: found 0.001, allowed is at least 0.05 at this clock"):
         load_preset("t3_2024", ["cu.clock_MHz=10", "cu.alu_warps_per_clk=0.001"])
