@@ -12,7 +12,7 @@ class Peaks:
     Attributes:
         tensor_flop_per_s: dense fp16 on the matrix units, two operations per multiply-accumulate.
         fma_flop_per_s: fp32.
-        dram_bytes_per_s: all HBM channels.
+        dram_bytes_per_s: all HBM channels; a column takes the data bus for `burst`, and the next comes CCD_S later.
         l2_bytes_per_s: all L2 banks, one direction.
         l2_bytes: capacity.
     """
@@ -28,11 +28,12 @@ class Peaks:
         """Peaks of a sim.spec.Machine."""
         cu, noc, hbm = machine.cu, machine.noc, machine.hbm
         cu_clocks_per_s = cu.count * cu.clock_MHz * HZ_PER_MHZ
+        column_clk = max(hbm.timing.burst, hbm.timing.CCD_S)
         fma_per_clk = cu.fma_warps_per_clk * cu.lanes_per_warp * cu.schedulers
         return cls(
             tensor_flop_per_s=2 * cu.tensor_macs_per_clk * cu_clocks_per_s,
             fma_flop_per_s=2 * fma_per_clk * cu_clocks_per_s,
-            dram_bytes_per_s=hbm.channels * hbm.column_bytes / hbm.timing.burst * hbm.clock_MHz * HZ_PER_MHZ,
+            dram_bytes_per_s=hbm.channels * hbm.column_bytes / column_clk * hbm.clock_MHz * HZ_PER_MHZ,
             l2_bytes_per_s=machine.l2.banks * noc.bank_bytes_per_clk * noc.clock_MHz * HZ_PER_MHZ,
             l2_bytes=machine.l2.bytes,
         )

@@ -54,6 +54,11 @@ def test_credits_do_not_limit_the_rate_of_an_idle_link(name, unit):
     assert wire.credits * LINE_BYTES * 2 / 3 >= in_flight_bytes
 
 
+def test_the_peak_of_dram_is_that_of_its_columns():
+    plain, slow = load_preset("v100").peaks(), load_preset("v100", ["hbm.timing.CCD_S=4"]).peaks()
+    assert slow.dram_bytes_per_s == plain.dram_bytes_per_s / 2  # a column of two clocks of data every four
+
+
 def test_machines_say_what_they_borrow_from_the_paper():
     paper, other = load_preset("t3_2024"), load_preset("mi210")
     own = {"collective.library", "dma.start_ps"}
