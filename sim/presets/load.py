@@ -103,7 +103,11 @@ def _read(path, children):
     given = {}
     if header["extends"]:
         base = path.parent / header["extends"] if header["extends"].endswith(".toml") else header["extends"]
-        _, given = _read(_path_of(base), (*children, path))
+        try:
+            base = _path_of(base)
+        except PresetError as problem:
+            raise PresetError(f"{path}: extends: {problem}") from None
+        _, given = _read(base, (*children, path))
     return header["title"] or path.stem, given | own
 
 
@@ -128,7 +132,8 @@ def _collect(table, unit, prefix, path, given):
         if name not in types:
             raise PresetError(f"{path}: {field}: unknown field; {choices(name, types)}")
         if not isinstance(content, dict):
-            raise PresetError(f"{path}: {field}: found {content!r}, allowed is {{ value, kind, source }}")
+            allowed = f"a table [{field}] of its fields" if _is_unit(types[name]) else "{ value, kind, source }"
+            raise PresetError(f"{path}: {field}: found {content!r}, allowed is {allowed}")
         if _is_unit(types[name]):
             _collect(content, types[name], f"{field}.", path, given)
         else:
