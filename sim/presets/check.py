@@ -3,6 +3,7 @@
 The range of each value alone is in `sim.presets.bounds`.
 """
 
+from sim.collective.library import PLAIN, tables
 from sim.hw.l2_record import sends
 from sim.hw.request import LINE_BYTES
 from sim.presets.bounds import bound_rules
@@ -192,3 +193,5 @@ def _fabric_rules(machine):
         yield getattr(mca, fewer) <= high, f"mca.{fewer}", f"at most mca.{more} = {high}"
     warps = machine.cu.warps
     yield machine.collective.warps <= warps, "collective.warps", f"at most cu.warps = {warps}"
+    libraries = (PLAIN, *tables().row)
+    yield machine.collective.library in libraries, "collective.library", f"one of {', '.join(libraries)}"

@@ -131,6 +131,7 @@ def test_stored_preset_reads_back():
         ("hbm.column_bytes=48", ["hbm.column_bytes", "32 or 64"]),
         ("hbm.queue_entries=300", ["hbm.queue_entries", "at most 256 with hbm.queue = split"]),
         ("l2.dram_fifo=1", ["l2.dram_fifo", "2 to 65,536", "an eviction and for the request"]),
+        ("collective.library=nccl", ["collective.library", "found nccl", "plain, nccl_v100"]),
         ("hbm.queue_entries", ["--set hbm.queue_entries", "unit.field=value"]),
     ],
 )
