@@ -27,6 +27,7 @@ class GemmLibrary(IntEnum):
     SM90 = 3
     CDNA2 = 4
     CDNA3 = 5
+    SM100 = 6
 
 
 class GpuFacts(NamedTuple):
@@ -90,7 +91,8 @@ class Architecture:
 def architecture(library: GemmLibrary) -> Architecture:
     """Read a table."""
     name = library.name.lower()
-    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))[name]
+    tables = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    table = tables.get(tables[name].get("like"), {}) | tables[name]
     kernels = tuple(
         GemmKernel(
             tile_m=tile_m,

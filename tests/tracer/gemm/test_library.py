@@ -239,3 +239,19 @@ def test_sums_of_fp64_take_eight_bytes():
             info = part.info
             assert part.problem.accumulate_bytes == 8
             assert facts.resident(info.block[0], info.registers, info.shared_bytes) >= 1
+
+
+@pytest.mark.parametrize(("dtype", "tera_flop_per_s"), [("fp64", 37), ("fp32", 75), ("fp16", 2250), ("fp8", 4500)])
+def test_b200_has_the_rates_of_its_data_sheet(dtype, tera_flop_per_s):
+    """HGX B200 data sheet, dense. Odd rows have an Ampere kernel with the same rates."""
+    gpu = _gpu("b200")
+    for n in (4096, 4097):
+        cost = make_kernel(f"gemm:m=4096,n={n},k=4096,pad=dense,dtype={dtype}", gpu).kernel.mac_cost
+        assert 2 * gpu.macs_per_clk * gpu.cus * gpu.clock_MHz / cost / 1e6 == pytest.approx(tera_flop_per_s, rel=0.01)
+
+
+def test_b200_has_the_kernels_of_hopper():
+    hopper, blackwell = architecture(GemmLibrary.SM90), architecture(GemmLibrary.SM100)
+    assert replace(blackwell, name="sm90", types=hopper.types) == hopper
+    problem, gpu = aligned_problem(4096, 4096, 4096), _gpu("b200")
+    assert choose_kernel(problem, gpu) == choose_kernel(problem, gpu._replace(library=GemmLibrary.SM90))
