@@ -5,7 +5,6 @@ published figures of an event differ by factors. So every sum has a low and a hi
 or all at their high figures.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 from sim.hw.request import SECTOR_BYTES
 from sim.presets.load import choices
 from traces.errors import UserError
+from traces.toml_file import read_toml
 from traces.units import KIB
 
 FOLDER = Path(__file__).parent / "presets" / "energy"
@@ -186,10 +186,7 @@ def load_energy(name_or_path: str | Path = DEFAULT) -> EnergyPreset:
         path = FOLDER / f"{name_or_path}.toml"
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise UserError(f"{path}: not a TOML file: {problem}") from None
+    content = read_toml(path)
     title = str(content.pop("title", path.stem))
     content.pop("note", None)
     return EnergyPreset(path.stem, title, _figures(content, path))

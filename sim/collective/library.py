@@ -5,7 +5,6 @@ A *protocol* is a row: bytes on the wire, latency of a hop, sizes of pieces. An 
 CU. The estimate by which NCCL chooses a protocol chooses only; times come from the simulated machine (D26).
 """
 
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ from sim.collective.tuning import Estimate, Rates, nvls_us, ring_us, tree_us
 from sim.spec import Machine, Topology
 from traces.choices import nearest
 from traces.errors import UserError
+from traces.toml_file import read_toml
 from traces.units import MIB
 
 FILE = Path(__file__).with_suffix(".toml")
@@ -204,7 +204,7 @@ class Choice:
 
 @cache
 def tables() -> Tables:
-    return msgspec.convert(tomllib.loads(FILE.read_text(encoding="utf-8")), Tables)
+    return msgspec.convert(read_toml(FILE), Tables)
 
 
 def row_of(name: str) -> Row:

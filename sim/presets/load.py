@@ -16,6 +16,7 @@ from sim.spec import Machine
 from traces.bounds import Bound
 from traces.choices import allowed_names
 from traces.errors import UserError
+from traces.toml_file import toml_of
 
 FOLDER = Path(__file__).parent
 FABRIC = FOLDER / "fabric" / "t3.toml"
@@ -96,10 +97,7 @@ def _read(path, children):
     """Title and leaves (dotted field -> (value, Source, where)) of a file and of the file that it extends."""
     if path in children:
         raise PresetError(f"{path}: extends: a circle of {', '.join(child.name for child in children)}")
-    try:
-        header, own = _parsed(path, path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise PresetError(f"{path}: not a TOML file: {problem}") from None
+    header, own = _parsed(path, path.read_bytes())
     given = {}
     if header["extends"]:
         base = path.parent / header["extends"] if header["extends"].endswith(".toml") else header["extends"]
@@ -112,9 +110,9 @@ def _read(path, children):
 
 
 @lru_cache(maxsize=64)
-def _parsed(path, text):
-    """Header and own leaves of a file with this text. A search makes hundreds of machines from one file."""
-    content = tomllib.loads(text)
+def _parsed(path, bytes_read):
+    """Header and own leaves of a file with these bytes. A search makes hundreds of machines from one file."""
+    content = toml_of(path, bytes_read, PresetError)
     header = {name: content.pop(name, "") for name in HEADER}
     for name, value in header.items():
         if not isinstance(value, str):

@@ -5,7 +5,6 @@ Latency is from acceptance (with times: from the time of the request) to the end
 with the last burst. The timing sets of HBM3 and HBM3e leave out a few delays (D43).
 """
 
-import tomllib
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
@@ -25,6 +24,7 @@ from sim.run.dram_stream import Stream, read_stream
 from sim.spec import HBM, Arbiter, BankMap, CacheIndex, PagePolicy, QueueOrganisation, UpdateScope
 from tracer.compile.jit import compiled
 from traces.errors import UserError
+from traces.toml_file import read_toml
 from traces.units import PS_PER_NS
 
 SETS_FILE = Path(__file__).with_name("dram_sets.toml")
@@ -73,7 +73,7 @@ class DramResult(NamedTuple):
 
 def timing_sets() -> dict[str, dict]:
     """The timing sets of `dram_sets.toml` by name."""
-    return tomllib.loads(SETS_FILE.read_text(encoding="utf-8"))
+    return read_toml(SETS_FILE)
 
 
 def channel_spec(timing_set: str = "G", bank_map: str = "RO", **queue) -> HBM:

@@ -23,7 +23,6 @@ simulator. Layout, comments and names of files that are not swept do not change 
 
 import hashlib
 import itertools
-import tomllib
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -33,6 +32,7 @@ from sim.study.fields import DEFAULTS, PATHS, StudyError, checked_field, kernel_
 from sim.study.point import Point
 from tracer.compile.fingerprint import source_fingerprint
 from traces.checksum import canonical_json
+from traces.toml_file import read_toml
 from traces.version import VERSION
 
 TABLES = ("axes", "points", "set", "t3")
@@ -76,10 +76,7 @@ def load_study(path: str | Path) -> Study:
     path = Path(path)
     if not path.is_file():
         raise StudyError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}")
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise StudyError(f"{path}: not a TOML file: {problem}") from None
+    content = read_toml(path, StudyError)
     title = content.pop("title", path.stem)
     if not isinstance(title, str):
         raise StudyError(f"{path}: title: found {title!r}, allowed is a text")

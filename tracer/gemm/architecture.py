@@ -1,6 +1,5 @@
 """Architectures whose GEMM libraries are known: their tables in `library.toml`, and what a choice asks of a machine."""
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from tracer.data_type import DataType
 from tracer.gemm.kernel import Copy, GemmKernel
+from traces.toml_file import read_toml
 
 TABLE = Path(__file__).parent / "library.toml"
 STEP_CLK = 200
@@ -91,7 +91,7 @@ class Architecture:
 def architecture(library: GemmLibrary) -> Architecture:
     """Read a table."""
     name = library.name.lower()
-    tables = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    tables = read_toml(TABLE)
     table = tables.get(tables[name].get("like"), {}) | tables[name]
     kernels = tuple(
         GemmKernel(

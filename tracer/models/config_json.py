@@ -77,7 +77,7 @@ def read_config(path: Path) -> ModelShape:
         UserError: names the file and the field, what was found and what is allowed.
     """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from None
     except (json.JSONDecodeError, RecursionError) as error:

@@ -5,13 +5,13 @@ an experiment (`validation/experiments`) and one answer of that experiment.
 """
 
 import csv
-import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from traces.errors import UserError
+from traces.toml_file import read_toml
 
 FOLDER = Path(__file__).parent
 OVER_CLAIMS = "claims"
@@ -75,10 +75,7 @@ def load_claims(folder: Path = FOLDER) -> list[Claim]:
 def _rows(path: Path) -> list[dict[str, Any]]:
     """Claims of one file as plain dicts. An empty cell of a CSV file is a missing field."""
     if path.suffix == ".toml":
-        try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as problem:
-            raise UserError(f"{path.name}: not a TOML file: {problem}") from None
+        content = read_toml(path)
         defaults = content.get("defaults", {})
         return [defaults | claim for claim in content.get("claim", [])]
     if path.suffix == ".csv":

@@ -1,11 +1,11 @@
 """Read experiments from their TOML files. A new experiment of an existing kind needs no code."""
 
-import tomllib
 from pathlib import Path
 
 import msgspec
 
 from traces.errors import UserError
+from traces.toml_file import read_toml
 from validation.experiments.ablation import Ablation
 from validation.experiments.bert_layer import BertLayer
 from validation.experiments.collectives import ScatterGain, ScatterSizes
@@ -52,7 +52,7 @@ def load_experiments(folder: Path = FOLDER) -> dict[str, Experiment]:
     experiments: dict[str, Experiment] = {}
     for path in sorted(folder.glob("*.toml")):
         try:
-            experiments[path.stem] = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Kind)
-        except (tomllib.TOMLDecodeError, msgspec.ValidationError) as problem:
+            experiments[path.stem] = msgspec.convert(read_toml(path), Kind)
+        except msgspec.ValidationError as problem:
             raise UserError(f"{path.name}: {problem}") from None
     return experiments

@@ -6,7 +6,6 @@ from SHA-256 of the seed, the factor's name and the block. So machine k is the s
 number of machines, and whatever other factors the space has.
 """
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
@@ -16,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from traces.errors import UserError
+from traces.toml_file import read_toml
 
 FOLDER = Path(__file__).parent / "spaces"
 BLOCK = 12
@@ -166,8 +166,8 @@ def load_space(name: str, folder: Path = FOLDER) -> Space:
         there = ", ".join(sorted(each.stem for each in folder.glob("*.toml")))
         raise UserError(f"space {name!r}: no such file in {folder.name}; there are {there}")
     try:
-        space = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Space)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as problem:
+        space = msgspec.convert(read_toml(path), Space)
+    except msgspec.ValidationError as problem:
         raise UserError(f"{path.name}: {problem}") from None
     for factor in space.factor:
         check_factor(factor, path.name)

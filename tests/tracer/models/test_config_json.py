@@ -350,3 +350,9 @@ def test_a_file_without_an_object_is_refused(text, tmp_path):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         load_model(str(tmp_path / "none.json"))
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA), encoding="utf-8-sig")
+    assert read_config(path).layers == 80
