@@ -89,9 +89,9 @@ class RowMove(EvenKernel):
 
     @property
     def flops(self) -> int:
-        """Arithmetic operations: one for each element that is added."""
-        added = self.index.each - 1 if self.move == Move.GATHER else int(self.move == Move.REDUCE) * self.index.each
-        return 2 * self.index.rows * self.cols * added
+        """Arithmetic operations, for each element of the table: GATHER of several rows two, REDUCE one, else none."""
+        each = {Move.GATHER: 2 * (self.index.each > 1), Move.SCATTER: 0, Move.REDUCE: 1}[self.move]
+        return self.index.rows * self.index.each * self.cols * each
 
     @property
     def wide_bytes(self) -> int:

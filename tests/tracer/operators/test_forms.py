@@ -8,7 +8,7 @@ import pytest
 from sim.occupancy import occupancy
 from sim.presets import load_preset
 from tests.support.request_count import count_requests
-from tracer.kernels import OPERATORS, make_kernels
+from tracer.kernels import OPERATORS, make_kernel, make_kernels
 from tracer.operators.index import Index, Spread
 from tracer.workgroup_check import checked_workgroups
 from traces.errors import UserError
@@ -200,3 +200,18 @@ def test_one_element_per_lane(text):
 def test_a_sum_over_rows_is_no_element_wise_kernel():
     with pytest.raises(UserError, match="bias scalar = true: allowed forward"):
         make_kernels("bias:rows=8,cols=64,backward=1,scalar=1")
+
+
+@pytest.mark.parametrize(
+    ("text", "flops"),
+    [
+        ("embedding:tokens=9,hidden=48", 0),
+        ("embedding:tokens=9,hidden=48,backward=1", 9 * 48),
+        ("moe_unpermute:tokens=9,experts=8,top_k=2,hidden=48", 2 * 9 * 2 * 48),
+        ("moe_unpermute:tokens=9,experts=8,top_k=2,hidden=48,backward=1", 0),
+        ("moe_permute:tokens=9,experts=8,top_k=2,hidden=48", 0),
+        ("moe_permute:tokens=9,experts=8,top_k=2,hidden=48,backward=1", 2 * 9 * 2 * 48),
+    ],
+)
+def test_moved_rows_count_the_operations_of_their_sums(text, flops):
+    assert make_kernel(text).flops == flops
