@@ -180,7 +180,9 @@ def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, An
         UserError: a data type that the machine lacks.
     """
     fields = fields_of(name)
-    types = architecture(gpu.library).types
+    types = [*architecture(gpu.library).types]
+    if "mac_cost" not in fields and DataType.INT8 not in types:  # integers need no matrix unit
+        types.append(DataType.INT8)
     for field, (kind, default) in fields.items():
         found = given.get(field, default)
         if kind is DataType and isinstance(found, DataType) and found not in types:

@@ -177,6 +177,16 @@ def test_a_type_that_the_machine_lacks_is_refused(preset, dtype):
         make_kernel(f"gemm:m=256,n=256,k=256,dtype={dtype}", _gpu(preset))
 
 
+def test_int8_needs_no_matrix_unit_beside_gemms():
+    gpu = _gpu("v100")
+    make_kernel("quantize:rows=8,cols=8,out=int8", gpu)
+    for text in ("quantize:rows=8,cols=8", "rmsnorm:rows=8,cols=8,dtype=bf16"):
+        with pytest.raises(UserError, match="machine lacks; allowed are fp16, fp32, fp64, int8"):
+            make_kernel(text, gpu)
+    with pytest.raises(UserError, match=r"dtype: found int8, .* allowed are fp16, fp32, fp64$"):
+        make_kernels("attention:batch=1,heads=1,seq=64,dtype=int8", gpu)
+
+
 def test_types_of_one_size_differ_only_in_cost():
     gpu, problem = _gpu("a100_80g"), aligned_problem(4096, 4096, 4096)
     assert choose_kernel(problem, gpu, DataType.FP16) == choose_kernel(problem, gpu, DataType.BF16)
