@@ -22,7 +22,7 @@ import numpy as np
 
 from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
-from tracer.operators.tensor import Tensor, Use
+from tracer.operators.tensor import Tensor, Use, arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
@@ -62,7 +62,7 @@ class ElementMap(EvenKernel):
     """
 
     NAME: ClassVar[str] = "element_map"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     name: str
     rows: int
@@ -231,7 +231,7 @@ class ElementMap(EvenKernel):
         accesses = sum(t.repeat * (t.use != Use.WRITE) + (t.use != Use.READ) for t in self.tensors)
         steps = [
             (Pipe.ALU, self.index + ACCESS_INSTRUCTIONS * accesses, LATENCY_CLK),
-            (Pipe.FMA, self.fma * each, LATENCY_CLK),
+            (arithmetic_pipe(t.bytes for t in self.tensors), self.fma * each, LATENCY_CLK),
         ]
         steps.append((Pipe.SFU, self.sfu * each, SFU_LATENCY_CLK))
         return [step for step in steps if step[1]]

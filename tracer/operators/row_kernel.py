@@ -30,7 +30,7 @@ import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
-from tracer.operators.tensor import Tensor
+from tracer.operators.tensor import Tensor, arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe, Space
 from traces.source import KernelInfo, Workgroup
@@ -84,7 +84,7 @@ class RowKernel(EvenKernel):
     """
 
     NAME: ClassVar[str] = "row_kernel"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     name: str
     rows: int
@@ -263,9 +263,15 @@ class RowKernel(EvenKernel):
             slot=slot + np.arange(len(group)) if kind == Kind.LOAD else NO_SLOT,
         )
 
+    @property
+    def _pipe(self) -> Pipe:
+        """Pipe of the arithmetic."""
+        return arithmetic_pipe(tensor.bytes for tensor in (*self.inputs, *self.vectors, *self.outputs))
+
     def _sums(self, accesses: int, wait: int) -> np.ndarray:
         """Additions of a warp for the values of some accesses."""
-        return compute(Pipe.FMA, self.sum_fma * max(1, accesses) * self.lane_elements, LATENCY_CLK, slot=SUM, wait=wait)
+        instructions = self.sum_fma * max(1, accesses) * self.lane_elements
+        return compute(self._pipe, instructions, LATENCY_CLK, slot=SUM, wait=wait)
 
     def _reduction(self, place: int, turn: int) -> list[tuple[np.ndarray, int]]:
         """A sum over the lanes and warps of a row. Events that need the sum wait for TOTAL."""
@@ -299,7 +305,7 @@ class RowKernel(EvenKernel):
             result = {"slot": OUTPUT + place, "wait": wait}
             if self.sfu:
                 parts.append((compute(Pipe.SFU, self.sfu * self.lane_elements, SFU_LATENCY_CLK, wait=wait), 0))
-            parts.append((compute(Pipe.FMA, max(1, self.fma * self.lane_elements), LATENCY_CLK, **result), 0))
+            parts.append((compute(self._pipe, max(1, self.fma * self.lane_elements), LATENCY_CLK, **result), 0))
             for tensor, store in zip(self.outputs, stores, strict=True):
                 one = store[place : place + 1]
                 one["wait"] = np.uint64(1 << OUTPUT + place)

@@ -23,6 +23,7 @@ import numpy as np
 from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
 from tracer.operators.index import Index
+from tracer.operators.tensor import arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
@@ -63,7 +64,7 @@ class RowMove(EvenKernel):
     """
 
     NAME: ClassVar[str] = "row_move"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     name: str
     move: Move
@@ -181,7 +182,8 @@ class RowMove(EvenKernel):
         indices = access(Kind.LOAD, number, lanes=each, width_bytes=INDEX_BYTES, slot=turn)
         ours: dict[str, Any] = {"lanes": 1, "width_bytes": self.lane_elements * self.element_bytes}
         theirs: dict[str, Any] = {"lanes": 1, "width_bytes": self.lane_elements * self._table_element}
-        add = compute(Pipe.FMA, each * self.lane_elements, LATENCY_CLK, number, wait=1 << (16 + turn))
+        pipe = arithmetic_pipe((self.element_bytes, self.table_bytes)) if each > 1 else Pipe.FMA
+        add = compute(pipe, each * self.lane_elements, LATENCY_CLK, number, wait=1 << (16 + turn))
         if self.move == Move.GATHER:
             slots: dict[str, Any] = {"slot": np.repeat(16 + turn, each), "wait": np.repeat(1 << turn, each)}
             body = [access(Kind.LOAD, number * each, **theirs, **slots), add, access(Kind.STORE, number, **ours)]

@@ -6,8 +6,9 @@ from enum import IntEnum
 
 from tracer.gemm.problem import FIRST_ADDRESS, REGION_BYTES
 from traces.errors import UserError
+from traces.schema import Pipe
 
-__all__ = ["ADDRESS_END", "FIRST_ADDRESS", "Tensor", "Use", "regions"]
+__all__ = ["ADDRESS_END", "FIRST_ADDRESS", "Tensor", "Use", "arithmetic_pipe", "regions"]
 
 ADDRESS_END = 1 << 62
 ALIGNMENT_BYTES = 16
@@ -50,6 +51,11 @@ class Tensor:
     def pitch(self, cols: int) -> int:
         """Bytes from row to row."""
         return self.pitch_bytes or (1 if self.per_row else cols) * self.bytes
+
+
+def arithmetic_pipe(element_bytes: Iterable[int]) -> Pipe:
+    """Pipe of additions and multiplications of elements of these sizes: an operand of 8 bytes makes them fp64."""
+    return Pipe.FP64 if 8 in element_bytes else Pipe.FMA
 
 
 def regions(address: int, sizes_bytes: Iterable[int]) -> tuple[int, ...]:

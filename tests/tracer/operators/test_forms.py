@@ -215,3 +215,20 @@ def test_a_sum_over_rows_is_no_element_wise_kernel():
 )
 def test_moved_rows_count_the_operations_of_their_sums(text, flops):
     assert make_kernel(text).flops == flops
+
+
+@pytest.mark.parametrize("dtype", ["fp64", "fp32"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gelu:rows=7,cols=36,bias=1",
+        "softmax:rows=5,cols=33",
+        "layernorm:rows=300,cols=96",
+        "moe_unpermute:tokens=9,experts=8,top_k=2,hidden=48",
+    ],
+)
+def test_sums_and_products_of_fp64_use_the_fp64_pipe(text, dtype):
+    (found,) = make_kernels(text, dtype=dtype)
+    events = np.concatenate([workgroup.events for workgroup in found.workgroups()])
+    pipes = set(events["pipe"][events["kind"] == Kind.COMPUTE].tolist())
+    assert pipes & {Pipe.FMA, Pipe.FP64} == {Pipe.FP64 if dtype == "fp64" else Pipe.FMA}
