@@ -39,6 +39,9 @@ def _rules(run: RunResult) -> Iterator[tuple[bool, str, str]]:
     for name in ("input", "options", "figures", "point"):
         yield isinstance(getattr(run, name), dict), name, "a JSON object"
     yield all(isinstance(value, PLAIN) for value in run.figures.values()), "figures", "plain values"
+    flops = run.input.get("flops", [None] * len(run.kernels))
+    fits = isinstance(flops, list) and len(flops) == len(run.kernels)
+    yield fits and all(flop is None or isinstance(flop, int) for flop in flops), "flops of input", "one for each kernel"
     for name in ("wrong", "warnings"):
         yield all(isinstance(text, str) for text in getattr(run, name)), name, "a list of texts"
     timed = bool(run.series) or len(run.spans) > 0

@@ -8,10 +8,7 @@ from sim.hw.request import SECTOR_BYTES
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
 from sim.run.run import KernelRun
-from sim.run.shares import shares_of
-from tracer.gemm.grouped import GroupedGemm
-from tracer.gemm.source import GemmSource
-from tracer.operators.even_kernel import EvenKernel
+from sim.run.shares import FLOP_PER_MAC, shares_of
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow
 from traces.source import KernelSource
@@ -123,16 +120,11 @@ def figures_of(result: RunResult, preset: Preset, kernels: tuple[KernelSource, .
 
 
 def operations(results: list[KernelResult], kernels: tuple[KernelSource, ...]) -> int:
-    """Operations: as an operator states them; of a GEMM 2 M N K; of any other kernel those of the matrix units."""
-    found = 0
-    for result, kernel in zip(results, kernels, strict=True):
-        if isinstance(kernel, GemmSource):
-            found += 2 * kernel.problem.m * kernel.problem.n * kernel.problem.k
-        else:
-            found += (
-                kernel.flops if isinstance(kernel, EvenKernel | GroupedGemm) else 2 * result.totals["cu.tensor_macs"]
-            )
-    return found
+    """Operations: as a kernel states them; of any other kernel those of the matrix units."""
+    return sum(
+        getattr(kernel, "flops", FLOP_PER_MAC * result.totals["cu.tensor_macs"])
+        for result, kernel in zip(results, kernels, strict=True)
+    )
 
 
 def busy_shares(total: dict[str, int], preset: Preset, time_ps: int) -> dict[str, float]:

@@ -23,7 +23,7 @@ from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.presets import Preset
 from sim.run.code import code_key, plan_key, policy_key
-from sim.run.inputs import gemm_input, kernel_input
+from sim.run.inputs import chosen_kernels, gemm_input, sequence_input
 from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import bound_digest, is_bound, policy_digest
@@ -34,7 +34,7 @@ from tracer.gemm.source import GemmSource
 from tracer.sequence import CommandSequence
 from traces.checksum import canonical_json
 from traces.schema import LINE_BYTES
-from traces.source import Prefill, TraceSource, warnings_of
+from traces.source import TraceSource, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "network.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
@@ -205,17 +205,17 @@ class KernelRun(Run):
     def cost(self) -> float:
         if self._gemm:
             return gemm_cost(self._gemm)
-        kernels = [command for command in self.source.commands() if not isinstance(command, Prefill)]
-        chosen = [kernel for number, kernel in enumerate(kernels) if self.kernels is None or number in self.kernels]
-        return float(sum(LINE_BYTES * kernel.info.workgroups * kernel.info.warps_per_workgroup for kernel in chosen))
+        infos = [kernel.info for kernel in chosen_kernels(self.source, self.kernels)]
+        return float(sum(LINE_BYTES * info.workgroups * info.warps_per_workgroup for info in infos))
 
     @cached_property
     def _input(self) -> dict[str, Any]:
-        made = list(self.source.commands()) if isinstance(self.source, CommandSequence) else []
-        described = kernel_input(made[0]) if len(made) == 1 and not isinstance(made[0], Prefill) else {}
-        if isinstance(self.source, CommandSequence) and self.source.text:
-            described["text"] = self.source.text
-        return {"trace": self.source.fingerprint()} | (gemm_input(self._gemm) if self._gemm else described)
+        described: dict[str, Any] = {"trace": self.source.fingerprint()}
+        if self._gemm:
+            return described | gemm_input(self._gemm)
+        if isinstance(self.source, CommandSequence):
+            return described | sequence_input(self.source, self.kernels)
+        return described
 
     def input(self) -> dict[str, Any]:
         return self._input

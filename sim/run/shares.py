@@ -4,6 +4,7 @@ A share is work done / (peak rate x time). Peaks follow from the machine. The un
 if it is busy for most of the time; else the run waits: for latency, or because too few workgroups fill the machine.
 """
 
+import math
 from collections.abc import Mapping
 
 from sim.counters import DRAM_COLUMNS, l2_bytes, moved_sectors
@@ -26,20 +27,25 @@ def time_of_kernels_ps(run: RunResult) -> int:
 
 
 def tera_flop_per_s(run: RunResult) -> float | None:
-    """Rate of a GEMM in TFLOP/s, without what pads its tiles; else that of the matrix pipes. None = no matrix work."""
-    macs, time_ps = run.totals.get("cu.tensor_macs", 0), time_of_kernels_ps(run)
-    if not (macs and time_ps):
-        return None
-    return FLOP_PER_MAC * (gemm_macs(run) or macs) * PS_PER_S / time_ps / TERA
+    """Rate of the kernels' matrix work in TFLOP/s. None = no matrix work."""
+    flop, time_ps = sum(operations(run)), time_of_kernels_ps(run)
+    return flop * PS_PER_S / time_ps / TERA if flop and time_ps else None
 
 
-def gemm_macs(run: RunResult) -> int:
-    """Multiply-accumulates of a GEMM, without what pads its tiles; 0 = no GEMM."""
-    problem, several = run.input.get("problem"), run.input.get("parameters", {})
-    if not problem:
-        return 0
-    rows = sum(several["groups"]) if "groups" in several else problem["m"] * several.get("batch", 1)
-    return rows * problem["n"] * problem["k"]
+def operations(run: RunResult) -> list[int]:
+    """Operations of each kernel with matrix work, without what pads tiles and what causality leaves out; of others 0.
+
+    They are those that the result states for its kernels (`flops` of its input), or those of its GEMM, divided by work
+    if it has several kernels. Kernels of a trace and kernels at once, and archives of before (all but one GEMM), have
+    two operations for each multiply-accumulate of the matrix pipes.
+    """
+    counted = [FLOP_PER_MAC * kernel.totals.get("cu.tensor_macs", 0) for kernel in run.kernels]
+    if stated := run.input.get("flops"):
+        return [own and (flop or own) for own, flop in zip(counted, stated, strict=True)]
+    if "problem" in run.input and "parameters" not in run.input and any(counted):
+        flop = FLOP_PER_MAC * math.prod(run.input["problem"][side] for side in "mnk")
+        return [flop * own // sum(counted) for own in counted]
+    return counted
 
 
 def peak_tera_flop_per_s(run: RunResult) -> float:

@@ -1,9 +1,8 @@
 """Roofline of the kernels of a run: `t3sim plot roofline`.
 
-Operations and their peak are those of `t3sim show`: two for each multiply-accumulate of a GEMM, without what pads its
-tiles, and the peak of its data type. Of other kernels all work of these pipes counts, and the peak is that of fp16.
-Bytes are the traffic on the DRAM bus during the kernel (without the flush of L2 after it), or the traffic of requests
-to L2.
+Operations and their peak are those of `t3sim show` (`sim.run.shares`): without what pads tiles and what causality
+leaves out, and the peak of the data type of a GEMM, else that of fp16. Bytes are the traffic on the DRAM bus during the
+kernel (without the flush of L2 after it), or the traffic of requests to L2.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from sim.counters import DRAM_COLUMNS, moved_sectors
 from sim.hw.request import SECTOR_BYTES
 from sim.results import KernelResult, RunResult
-from sim.run.shares import FLOP_PER_MAC, gemm_macs, peak_tera_flop_per_s
+from sim.run.shares import operations, peak_tera_flop_per_s
 from sim.view.style import BLUE, VERMILION, label_of, legend_below, new_figure, title_of
 from tracer.elf.names import short_name
 from traces.errors import UserError
@@ -43,7 +42,7 @@ def draw_roofline(results: RunResult) -> "Figure":
         UserError: no kernel has matrix operations and traffic.
     """
     points = [
-        (level, f"{number}: {short_name(kernel.name)}", *point(results, kernel, level))
+        (level, f"{number}: {short_name(kernel.name)}", *point(results, number, level))
         for number, kernel in enumerate(results.kernels)
         for level in LEVELS
         if kernel.totals["cu.tensor_macs"] and sectors(kernel, level)
@@ -74,8 +73,7 @@ def sectors(kernel: KernelResult, level: str) -> int:
     return moved_sectors(kernel.totals, LEVELS[level][2])
 
 
-def point(results: RunResult, kernel: KernelResult, level: str) -> tuple[float, float]:
-    """Operations per byte, and per second, of a kernel of a run."""
-    macs = gemm_macs(results) if len(results.kernels) == 1 else 0
-    operations = FLOP_PER_MAC * (macs or kernel.totals["cu.tensor_macs"])
-    return operations / (sectors(kernel, level) * SECTOR_BYTES), operations * PS_PER_S / kernel.time_ps
+def point(results: RunResult, number: int, level: str) -> tuple[float, float]:
+    """Operations per byte, and per second, of kernel `number` of a run."""
+    kernel, flop = results.kernels[number], operations(results)[number]
+    return flop / (sectors(kernel, level) * SECTOR_BYTES), flop * PS_PER_S / kernel.time_ps

@@ -79,6 +79,11 @@ class GemmSource:
         self.info = self._make_info(name or f"gemm_{problem.m}x{problem.n}x{problem.k}")
 
     @property
+    def flops(self) -> int:
+        """Two for each multiply-accumulate."""
+        return 2 * self.problem.macs
+
+    @property
     def tiles(self) -> int:
         """Number of output tiles."""
         return self.tiles_m * self.tiles_n

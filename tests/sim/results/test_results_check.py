@@ -68,6 +68,7 @@ REFUSED = {
     "a shorter series": (put("runs/00000/series/dram_read_bytes", np.zeros(3, "i8")), "series: allowed is columns"),
     "an interval of nothing": (attribute("interval_ps", 0), "interval_ps"),
     "figures that are a list": (attribute("figures", "[1]"), "figures: allowed is a JSON object"),
+    "operations of one kernel only": (attribute("input", '{"flops": [3]}'), "flops of input: allowed is one for each"),
     "a figure that is a list": (attribute("figures", '{"a": [1]}'), "figures: allowed is plain values"),
     "a point that is a number": (attribute("point", "3"), "point: allowed is a JSON object"),
     "a warning that is a number": (attribute("warnings", "[3]"), "warnings: allowed is a list of texts"),

@@ -1,5 +1,7 @@
 """Shares of the peaks and what bounds a run: re-derived from counters of runs that one unit bounds."""
 
+from dataclasses import replace
+
 import pytest
 
 from sim.explain.changes import FASTER
@@ -8,7 +10,8 @@ from sim.presets import load_preset
 from sim.run.kernel_figures import busy_shares
 from sim.run.one_gpu import simulate
 from sim.run.run import KernelRun
-from sim.run.shares import bounded_by, peak_tera_flop_per_s, shares, tera_flop_per_s
+from sim.run.shares import bounded_by, operations, peak_tera_flop_per_s, shares, tera_flop_per_s
+from sim.view.roofline import point
 from tests.support.programs import (
     bulk,
     cluster_arrive,
@@ -124,6 +127,36 @@ def test_the_rate_of_a_gemm_has_no_padding_and_its_type(text, macs):
     cost = 0.5 if "fp8" in text else 1
     assert peak_tera_flop_per_s(result) == pytest.approx(preset.peaks().tensor_flop_per_s / 1e12 / cost)
     assert result.totals["cu.tensor_macs"] >= macs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flash_attention:batch=1,heads=2,seq=100,head_dim=64",
+        "flash_attention:batch=1,heads=2,seq=100,head_dim=64,backward=1",
+        "attention:batch=1,heads=2,seq=65,head_dim=64",
+    ],
+)
+def test_attention_has_the_operations_of_t3sim_kernel(text):
+    """No padding of tiles, nothing that causality leaves out, no arithmetic of kernels without matrix work."""
+    preset = load_preset("h100_sxm", HOPPER)
+    kernels = make_kernels(text, gpu_facts(preset.machine))
+    result = KernelRun(preset=preset, source=CommandSequence(kernels)).execute()
+    matrix = [own.totals["cu.tensor_macs"] > 0 for own in result.kernels]
+    expected = [kernel.flops * own for kernel, own in zip(kernels, matrix, strict=True)]
+    assert operations(result) == expected and any(matrix)
+    time_ps = sum(kernel.time_ps for kernel in result.kernels)
+    assert tera_flop_per_s(result) == pytest.approx(sum(expected) / time_ps)
+    matrix_kernel = matrix.index(True)
+    assert point(result, matrix_kernel, "L2")[1] == pytest.approx(
+        expected[matrix_kernel] * 1e12 / result.kernels[matrix_kernel].time_ps
+    )
+    last = len(kernels) - 1
+    alone = KernelRun(preset=preset, source=CommandSequence(kernels), kernels=(last,)).execute()
+    assert operations(alone) == expected[last:]
+    before = replace(result, input={"trace": result.input["trace"]})  # archives of before
+    assert operations(before) == [2 * own.totals["cu.tensor_macs"] for own in before.kernels]
+    assert sum(operations(before)) > sum(expected)
 
 
 def test_the_pipes_count_what_they_multiply_whatever_it_costs():
