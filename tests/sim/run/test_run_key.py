@@ -71,7 +71,7 @@ OTHER_VALUES = {
             "mca.medium_from=0.2", "mca.loose_from=0.05", "mca.age_limit_ps=12345"),
     "collective": ("collective.cus=1", "collective.workgroups=3", "collective.warps=2", "collective.unroll=2",
                    "collective.slices=2", "collective.launch_ps=777", "collective.step_ps=888",
-                   "collective.library=nccl", "collective.pulls=true", "collective.shared_bytes=64"),
+                   "collective.library=nccl_a100", "collective.pulls=true", "collective.shared_bytes=64"),
 }  # fmt: skip
 """Unit -> every value of it, changed."""
 
