@@ -225,7 +225,7 @@ class Link(Unit, frozen=True, kw_only=True):
 class Network(Unit, frozen=True, kw_only=True):
     """Links between GPUs of different nodes: one card per GPU, whose bandwidth all of these links share."""
 
-    node_gpus: int  # GPUs of a node, in the order of their numbers; 0 = all GPUs are in one node
+    node_gpus: int  # of a node, in the order of their numbers; 0 = all GPUs; of a library: those of its row
     GB_per_s: float  # of one direction
     efficiency: float  # share of GB_per_s for packets
     latency_ps: int  # first bit out to last bit in, unloaded

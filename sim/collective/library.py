@@ -110,16 +110,14 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Protocol -> values."""
         return {RING: self.ring, DIRECT: self.direct, NVLS: self.nvls, TREE: self.ring}[algorithm]
 
-    @property
-    def cards_GB_per_s(self) -> float:
+    def cards_GB_per_s(self, node_gpus: int) -> float:
         """Of all network cards of a node."""
-        return self.gpus * self.card_GB_per_s
+        return node_gpus * self.card_GB_per_s
 
-    @property
-    def rates(self) -> Rates:
+    def rates(self, node_gpus: int) -> Rates:
         """What NCCL's estimate uses."""
         links = (self.tuned_GB_per_s, self.tuned_ll_GB_per_s, self.tuned_ll128_channel_GB_per_s, self.channels)
-        cards = (self.cards_GB_per_s * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
+        cards = (self.cards_GB_per_s(node_gpus) * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
         trees = (self.tuned_tree_channel_GB_per_s, self.tuned_tree_ll128_channel_GB_per_s)
         return Rates(*links, *cards, *trees, self.tuned_post_us, self.tuned_plateau)
 
@@ -219,16 +217,30 @@ def row_of(name: str) -> Row:
     return rows[name]
 
 
-def estimate_us(row: Row, kind: str, gpus: int, data_bytes: int, protocol: str, algorithm: str = RING) -> float:
-    """NCCL's own estimate of the time."""
-    nodes = -(-gpus // row.gpus)
+def node_gpus_of(machine: Machine) -> int:
+    """GPUs of a node of a machine with a library: `network.node_gpus`, or those of its row if that is 0."""
+    return machine.network.node_gpus or row_of(machine.collective.library).gpus
+
+
+def estimate_us(
+    row: Row,
+    kind: str,
+    gpus: int,
+    data_bytes: int,
+    protocol: str,
+    algorithm: str = RING,
+    node_gpus: int | None = None,
+) -> float:
+    """NCCL's own estimate of the time. node_gpus: None = those of the row."""
+    node_gpus = node_gpus or row.gpus
+    nodes, rates = -(-gpus // node_gpus), row.rates(node_gpus)
     if algorithm == NVLS:
         own = (row.tuned_GB_per_s, row.tuned_nvls_share, row.nvls_channels)
         return nvls_us(tables().tuning[NVLS], *own, kind, gpus, data_bytes)
     tuned = tables().tuning[protocol]
     if algorithm == TREE:
-        return tree_us(tuned, row.rates, protocol, gpus, nodes, data_bytes)
-    return ring_us(tuned, row.rates, protocol, kind, gpus, nodes, data_bytes)
+        return tree_us(tuned, rates, protocol, gpus, nodes, data_bytes)
+    return ring_us(tuned, rates, protocol, kind, gpus, nodes, data_bytes)
 
 
 def choose(
@@ -240,6 +252,7 @@ def choose(
     protocol: str | None = None,
     channels: int | None = None,
     adds: bool = True,
+    node_gpus: int | None = None,
 ) -> Choice:
     """The choice of the library; given values replace its own.
 
@@ -248,20 +261,23 @@ def choose(
         kind: one of KINDS.
         data_bytes: of the whole buffer of a GPU.
         adds: the machine has a switch that adds; without one the library does not choose NVLS by itself.
+        node_gpus: GPUs of a node; None = those of the row.
 
     Raises:
         UserError: GPUs that do not fill whole nodes; the algorithm cannot make this collective; the protocol is not
             known for it.
     """
     row = row_of(name)
-    nodes = -(-gpus // row.gpus)
-    if nodes > MOST_NODES or (nodes > 1 and gpus % row.gpus):
+    node_gpus = node_gpus or row.gpus
+    nodes = -(-gpus // node_gpus)
+    if nodes > MOST_NODES or (nodes > 1 and gpus % node_gpus):
+        within = f"2 to {node_gpus}, or " if node_gpus > 1 else ""
         raise UserError(
-            f"gpus: found {gpus}, allowed are 2 to {row.gpus}, or {row.gpus} in each of 2 to {MOST_NODES} nodes: {name}"
+            f"gpus: found {gpus}, allowed are {within}{node_gpus} in each of 2 to {MOST_NODES} nodes: {name}"
         )
     usable = [one for one in ALGORITHMS[kind] if row.values(one) and (nodes == 1 or one in (RING, TREE))]
     if not usable:
-        raise UserError(f"{kind}: found {gpus} GPUs, allowed are 2 to {row.gpus}: it is known within one node only")
+        raise UserError(f"{kind}: found {gpus} GPUs, allowed is one node of {node_gpus}: more nodes are not known")
     if algorithm is None and not adds:
         usable = [one for one in usable if one != NVLS]
     if algorithm not in (None, *usable):
@@ -276,16 +292,19 @@ def choose(
         pairs = [(one, each) for one, each in pairs if protocol in (None, each)]
         if algorithm is None and nodes == 1:
             pairs = [(one, each) for one, each in pairs if one != TREE]
-        own, protocol = min(pairs, key=lambda pair: estimate_us(row, kind, gpus, data_bytes, pair[1], pair[0]))
+        own, protocol = min(
+            pairs, key=lambda pair: estimate_us(row, kind, gpus, data_bytes, pair[1], pair[0], node_gpus)
+        )
     if channels is None:
         channels = _channels(row, own, kind, gpus, data_bytes, protocol)
     return Choice(name, own, protocol, channels, nodes)
 
 
 def choice_on(machine: Machine, kind: str, gpus: int, data_bytes: int, **given: Any) -> Choice:
-    """The choice of the machine's own library. given: algorithm, protocol, channels, as of `choose`."""
+    """The choice of the machine's own library, on its nodes. given: algorithm, protocol, channels, as of `choose`."""
     adds = machine.link.topology == Topology.SWITCH and machine.link.in_switch
-    return choose(machine.collective.library, kind, gpus, data_bytes, adds=adds, **given)
+    nodes = node_gpus_of(machine)
+    return choose(machine.collective.library, kind, gpus, data_bytes, adds=adds, node_gpus=nodes, **given)
 
 
 def messages_of(kind: str, gpus: int) -> int:

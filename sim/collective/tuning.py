@@ -67,6 +67,7 @@ def _ring_latency_us(
     """Latency of a ring, and the share of the buffer that crosses a link.
 
     A broadcast has one hop in a node, where all channels have the same order of GPUs (a switch), else one for each GPU.
+    With one GPU in each node a hop between nodes takes as long as that of a tree.
     """
     simple = protocol == "simple"
     if kind == "broadcast":
@@ -75,7 +76,8 @@ def _ring_latency_us(
     passes = 2 if kind == "all_reduce" else 1
     steps, far = passes * (gpus - 1), passes * (nodes - 1)
     post_us = 0.0 if nodes == 1 else rates.post_us * (SIMPLE_POSTS if simple else 1)
-    latency_us = (steps - far) * max(tuned.hop_us, post_us) + far * tuned.net_hop_us
+    far_us = tuned.tree_net_us if gpus == nodes else tuned.net_hop_us
+    latency_us = (steps - far) * max(tuned.hop_us, post_us) + far * far_us
     return tuned.base_us + latency_us, steps / gpus
 
 

@@ -142,10 +142,8 @@ class LibraryRun(Run):
 
     @property
     def pulls(self) -> bool:
-        """Do receivers load over the links (D56)? Not between nodes that the user sets."""
-        machine = self.preset.machine
-        one_node = machine.network.node_gpus == 0 or self.gpus <= machine.network.node_gpus
-        return machine.collective.pulls and self.choice.can_pull and one_node and self.kind in PULLED
+        """Do receivers load over the links (D56)?"""
+        return self.preset.machine.collective.pulls and self.choice.can_pull and self.kind in PULLED
 
     def plans(self) -> list[Plan]:
         """The plans of all GPUs.
@@ -369,12 +367,12 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "collective.step_ps": (protocol.step_ps, "standard"),
         "collective.pulls": (choice.pulls, "standard"),
     }
+    node_gpus = preset.machine.network.node_gpus or row.gpus
     if choice.nodes > 1:
-        values |= {
-            "network.node_gpus": (row.gpus, "standard"),
-            "network.GB_per_s": (row.cards_GB_per_s, "standard"),
-        }
+        values["network.GB_per_s"] = (row.cards_GB_per_s(node_gpus), "standard")
     kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
+    if choice.nodes > 1 and not preset.machine.network.node_gpus:
+        kept["network.node_gpus"] = (node_gpus, "standard")
     machine = _with(preset.machine, {field: value for field, (value, _) in kept.items()})
     check_machine(machine, preset.name)
     sources = preset.sources | {field: Source(kind, source) for field, (_, kind) in kept.items()}

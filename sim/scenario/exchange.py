@@ -1,7 +1,7 @@
 """An exchange of a schedule as a run: a collective of a buffer of that size, by a library or plain."""
 
 from sim.collective.chunks import even_chunks
-from sim.collective.library import PLAIN, choice_on, row_of
+from sim.collective.library import PLAIN, choice_on, node_gpus_of
 from sim.presets import Preset
 from sim.run.library_run import LibraryRun, library_preset
 from sim.run.run import CollectiveRun
@@ -36,9 +36,9 @@ def buffer_of(data_bytes: int, gpus: int) -> GemmSource:
 
 
 def beyond_node(preset: Preset, exchange: Exchange) -> bool:
-    """Has the exchange more GPUs than a node of the machine's library? Then its plans are plain."""
-    row = preset.machine.collective.library
-    return row != PLAIN and exchange.gpus > row_of(row).gpus
+    """Has the exchange more GPUs than a node of a machine with a library? Then its plans are plain."""
+    machine = preset.machine
+    return machine.collective.library != PLAIN and exchange.gpus > node_gpus_of(machine)
 
 
 def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryRun:

@@ -236,9 +236,9 @@ def _collectives_text(scenario: ModelScenario) -> str:
         ]
     exchanges = {step.work for _, step in scenario.steps() if isinstance(step.work, Exchange)}
     for gpus in sorted({exchange.gpus for exchange in exchanges if beyond_node(scenario.preset, exchange)}):
+        lacks = "launch" if scenario.preset.machine.network.node_gpus else "launch and network"
         lines += [
-            f"Exchanges of {gpus} GPUs: more than a node of {library}. They are plain, on the links within a node:",
-            "without launch and network, so too fast.",
+            f"Exchanges of {gpus} GPUs: more than a node of {library}. They are plain, without {lacks}: too fast."
         ]
     return "\n".join(lines)
 

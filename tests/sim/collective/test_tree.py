@@ -8,7 +8,10 @@ from sim.collective.library import Choice, choose, estimate_us, row_of
 from sim.collective.tree import MOST_CHILDREN, children_of, parent_of
 from sim.presets import load_preset
 from sim.run.library_run import LibraryRun, library_preset
+from sim.run.run import CollectiveRun
 from sim.scenario.collective import Collective, simulate_collective
+from sim.scenario.exchange import exchange_run
+from tracer.models.schedule import Exchange
 from traces.errors import UserError
 
 SIZE = 4 * 2 * 1024
@@ -150,6 +153,58 @@ def test_nodes_that_the_user_sets_have_the_flags_of_the_protocol_too():
     preset = library_preset(load_preset("a100_80g", given), choose("nccl_a100", "all_gather", 4, 4096))
     assert preset.machine.network.node_gpus == 2
     assert preset.machine.network.header_bytes == preset.machine.link.header_bytes == 128
+
+
+def on_nodes(node_gpus, kind, gpus, **chosen):
+    preset = load_preset("a100_80g", [f"network.node_gpus={node_gpus}"])
+    return Collective(preset, kind, gpus, 4096, **chosen).run()
+
+
+@pytest.mark.parametrize(
+    ("node_gpus", "gpus", "nodes", "each"), [(0, 16, 2, 8), (4, 16, 4, 4), (2, 4, 2, 2), (1, 2, 2, 1), (16, 16, 1, 0)]
+)
+def test_the_nodes_of_a_choice_are_those_that_the_user_sets(node_gpus, gpus, nodes, each):
+    """0: those of the row. Each node has a card of 25 GB/s for each of its GPUs; in one node they are not used."""
+    run = on_nodes(node_gpus, "all_reduce", gpus)
+    network = run.preset.machine.network
+    assert (run.choice.nodes, run.alike, run.choice.can_pull) == (nodes, nodes == 1, False)
+    assert (network.node_gpus, network.GB_per_s) == ((each, 25 * each) if each else (node_gpus, 50))
+
+
+def test_chains_of_a_tree_stay_within_the_nodes_that_the_user_sets():
+    """The heads of four nodes are GPUs 0, 4, 8 and 12. GPU 4 sends to 0, 5 and 12, and keeps a copy."""
+    plans = on_nodes(4, "all_reduce", 16, algorithm="tree").plans()
+    assert [len(plans[gpu].steps) for gpu in (0, 4, 8, 12, 3)] == [4, 4, 3, 3, 2]
+
+
+def test_the_estimate_has_the_nodes_that_the_user_sets():
+    row = row_of("nccl_a100")
+    assert estimate_us(row, "all_reduce", 16, 64, "ll", "tree", 4) == pytest.approx(
+        6.8 + 2 * (3 * 0.6 + 2 * 5), abs=0.02
+    )
+    alone_us = estimate_us(row, "all_gather", 4, 64, "ll", node_gpus=1)  # "With ppn=1 ... use the Tree network latency"
+    assert alone_us == pytest.approx(6.6 + 3 * 5, abs=0.02)
+    slow = estimate_us(row, "all_gather", 4, 1 << 30, "simple", node_gpus=2)
+    assert slow > (1 << 30) * 3 / 4 / 48e3 > estimate_us(row, "all_gather", 4, 1 << 30, "simple")
+
+
+@pytest.mark.parametrize(
+    ("node_gpus", "kind", "gpus", "said"),
+    [
+        (4, "all_reduce", 6, "found 6, allowed are 2 to 4, or 4 in each of 2 to 8 nodes"),
+        (1, "all_reduce", 9, "found 9, allowed are 1 in each of 2 to 8 nodes"),
+        (2, "all_to_all", 4, "found 4 GPUs, allowed is one node of 2: more nodes are not known"),
+    ],
+)
+def test_gpus_that_fill_no_nodes_of_the_user_are_refused(node_gpus, kind, gpus, said):
+    with pytest.raises(UserError, match=said):
+        on_nodes(node_gpus, kind, gpus)
+
+
+@pytest.mark.parametrize(("node_gpus", "made"), [(0, LibraryRun), (2, CollectiveRun), (4, LibraryRun)])
+def test_an_exchange_over_nodes_that_the_user_sets_is_plain(node_gpus, made):
+    preset = load_preset("a100_80g", [f"network.node_gpus={node_gpus}"])
+    assert isinstance(exchange_run(preset, Exchange("all_gather", 4096, 4)), made)
 
 
 @pytest.mark.parametrize(("kind", "gpus"), [("all_reduce", 12), ("all_reduce", 72), ("all_to_all", 16)])
