@@ -101,13 +101,20 @@ class LibraryRun(Run):
     def simulated_gpus(self) -> int:
         return 1 if self.alike else self.gpus
 
-    @cached_property
-    def buffer(self) -> tuple[np.ndarray, Chunks]:
-        """In a direct algorithm a message has its share of the channels, in others a chunk has all of them."""
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Tiles, and lines of a tile.
+
+        In a direct algorithm a message has its share of the channels, in others a chunk has all of them.
+        """
         channels = self.choice.channels
         shared = max(1, channels // self.messages) if self.choice.algorithm == DIRECT else channels
         chunks = 1 if self.is_whole else self.gpus
-        tiles = flat_buffer(self.data_bytes, chunks, shared, None if self.slice_ps is None else self.pieces.count)
+        return buffer_shape(self.data_bytes, chunks, shared, None if self.slice_ps is None else self.pieces.count)
+
+    @cached_property
+    def buffer(self) -> tuple[np.ndarray, Chunks]:
+        tiles = flat_buffer(*self.shape)
         return tiles, WholeBuffer(len(tiles), self.gpus) if self.is_whole else even_chunks(len(tiles), self.gpus)
 
     @property
@@ -137,8 +144,8 @@ class LibraryRun(Run):
 
     @property
     def padded_bytes(self) -> int:
-        tiles = self.buffer[0]
-        return int((tiles["runs"] * tiles["run_bytes"]).sum())
+        tiles, lines = self.shape
+        return tiles * lines * LINE_BYTES
 
     @property
     def pulls(self) -> bool:
@@ -319,8 +326,8 @@ class BesideRun(LibraryRun):
         return Run.signed(self, result)
 
 
-def flat_buffer(data_bytes: int, chunks: int, channels: int, parts: int | None = None) -> np.ndarray:
-    """OUTPUT_TILE records of a buffer without gaps.
+def buffer_shape(data_bytes: int, chunks: int, channels: int, parts: int | None = None) -> tuple[int, int]:
+    """Tiles of a buffer, and lines of a tile.
 
     A chunk has whole lines. Its tiles are equal. If there are enough lines, each channel has the same number of tiles.
 
@@ -333,8 +340,13 @@ def flat_buffer(data_bytes: int, chunks: int, channels: int, parts: int | None =
         parts = -(-lines * LINE_BYTES // (channels * BAND_BYTES))
     turns = max(1, min(parts, lines // channels))
     tile_lines = -(-lines // (channels * turns))
-    tiles = np.zeros(chunks * -(-lines // tile_lines), OUTPUT_TILE)
-    tiles["address"] = np.arange(len(tiles)) * tile_lines * LINE_BYTES
+    return chunks * -(-lines // tile_lines), tile_lines
+
+
+def flat_buffer(count: int, tile_lines: int) -> np.ndarray:
+    """OUTPUT_TILE records of a buffer without gaps."""
+    tiles = np.zeros(count, OUTPUT_TILE)
+    tiles["address"] = np.arange(count) * tile_lines * LINE_BYTES
     tiles["runs"], tiles["run_bytes"], tiles["pitch_bytes"] = tile_lines, LINE_BYTES, LINE_BYTES
     return tiles
 

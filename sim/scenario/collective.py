@@ -1,7 +1,8 @@
 """A collective alone on idle GPUs, by a library or plain: its time, traffic and bandwidth.
 
 The time of a large collective of a library is linear in its size. It is not simulated: the line through two smaller
-sizes (`Choice.line_bytes`) gives time and traffic. `CollectiveResult.simulated_bytes` names what was simulated.
+sizes (`Choice.line_bytes`) gives time and traffic, without the padding of the size that was asked for.
+`CollectiveResult.simulated_bytes` names what was simulated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -114,7 +115,8 @@ class CollectiveResult:
     """Time and traffic of a collective. Traffic is that of one GPU.
 
     Attributes:
-        bytes: as asked; padded_bytes: with the padding of the chunks to whole lines or tiles.
+        bytes: as asked; padded_bytes: with the padding of the chunks to whole lines or tiles. Traffic on a line
+            is without it.
         channels: workgroups of the kernel, a CU each.
         bus_GBps: bandwidth of the links that the time corresponds to, as nccl-tests defines it.
         link_bytes: sent, with the flags of the protocol (`link.header_bytes`; plain: without).
@@ -175,15 +177,15 @@ def simulate_collective(
 
 def result_of(asked: Collective, runs: Mapping[int, Run], results: Mapping[int, RunResult]) -> CollectiveResult:
     """Time and traffic from the results of `Collective.runs`."""
-    sizes = list(runs)
+    sizes, asked_run = list(runs), asked.run()
     moved = [_moved(runs[size], results[size]) for size in sizes]
-    padded, time_ps, read, write, link = (_on_line(sizes, each, asked.whole_bytes) for each in zip(*moved, strict=True))
-    how = _plain_choice(asked) if asked.row == PLAIN else asked.choice()
+    time_ps, read, write, link = (_on_line(sizes, each, asked.whole_bytes) for each in zip(*moved, strict=True))
+    how = asked_run.choice if isinstance(asked_run, LibraryRun) else _plain_choice(asked)
     return CollectiveResult(
         collective=asked.name,
         gpus=asked.gpus,
         bytes=asked.data_bytes,
-        padded_bytes=round(padded * asked.data_bytes / asked.whole_bytes),
+        padded_bytes=_padded_bytes(asked_run) * asked.data_bytes // asked.whole_bytes,
         machine=asked.preset.name,
         library=asked.row.partition("_")[0],
         algorithm=how.algorithm,
@@ -199,17 +201,17 @@ def result_of(asked: Collective, runs: Mapping[int, Run], results: Mapping[int, 
     )
 
 
+def _padded_bytes(run: CollectiveRun | LibraryRun) -> int:
+    return run.padded_bytes if isinstance(run, LibraryRun) else run.source.problem.output_bytes
+
+
 def _moved(run: Run, result: RunResult) -> tuple[int, ...]:
-    """Padded size, time in ps, and bytes that a GPU reads, writes and sends."""
-    assert isinstance(run, LibraryRun | CollectiveRun)
-    padded = run.padded_bytes if isinstance(run, LibraryRun) else run.source.problem.output_bytes
+    """Time in ps, and bytes that a GPU reads, writes and sends."""
     wire_bytes = LINE_BYTES + (run.preset.machine.link.header_bytes if isinstance(run, LibraryRun) else 0)
     moved = result.mean_dram_bytes
     assert moved is not None
-    return (
-        *(padded, result.time_ps, int(moved[Stream.COMM_READ]), int(moved[Stream.COMM_WRITE])),
-        result.link_bytes * wire_bytes // LINE_BYTES,
-    )
+    traffic = int(moved[Stream.COMM_READ]), int(moved[Stream.COMM_WRITE]), result.link_bytes * wire_bytes // LINE_BYTES
+    return result.time_ps, *traffic
 
 
 def _on_line(sizes: Sequence[int], values: Sequence[int], wanted: int) -> float:

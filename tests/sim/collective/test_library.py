@@ -9,7 +9,7 @@ from sim.collective.kernel import Pieces, Step, in_rounds
 from sim.collective.library import KINDS, PROTOCOLS, Choice, choose, estimate_us, row_of, tables
 from sim.host.team import use_threads
 from sim.presets import load_preset
-from sim.run.library_run import BesideRun, LibraryRun, flat_buffer, library_preset
+from sim.run.library_run import BesideRun, LibraryRun, buffer_shape, flat_buffer, library_preset
 from sim.run.run import KernelRun
 from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
 from tests.support.any_windows import windows
@@ -141,7 +141,7 @@ def test_values_that_the_user_sets_stay():
 @pytest.mark.parametrize("size", [1, 512, 100_000, 1 << 20, 5_000_001])
 @pytest.mark.parametrize("gpus", [2, 3, 8])
 def test_a_buffer_is_padded_to_equal_chunks_of_whole_lines(size, gpus):
-    tiles = flat_buffer(size, gpus, 24)
+    tiles = flat_buffer(*buffer_shape(size, gpus, 24))
     padded = int((tiles["runs"] * tiles["run_bytes"]).sum())
     assert size <= padded and len(tiles) % gpus == 0
     assert padded - size <= gpus * int(tiles["runs"][0]) * 128

@@ -65,6 +65,12 @@ def test_the_size_that_was_simulated_is_that_of_the_message(machine):
     assert found.simulated_bytes == (65536,) == (found.padded_bytes,)
 
 
+def test_the_padded_size_on_a_line_is_that_of_the_run():
+    """Two channels for messages of 2 MiB and half a byte: 16385 lines in four tiles of 4097."""
+    found = simulate_collective(Collective(load_preset("a100_80g"), "all_to_all", 2, (4 << 20) + 1, channels=2))
+    assert found.simulated_bytes == (2 << 20, 4 << 20) and found.padded_bytes == 2 * 4 * 4097 * 128
+
+
 def test_a_large_message_lies_on_the_line_of_two_and_four_pieces_of_a_channel():
     asked = Collective(load_preset("a100_80g"), "send_recv", 2, 1 << 28)
     assert list(asked.runs()) == [2 * 16 * pieces * (512 * KIB) for pieces in (2, 4)]
