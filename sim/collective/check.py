@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sim.collective.chunks import check_gpus
 from sim.collective.dry_run import play
 from sim.collective.space import OUTPUT, Buffer, Region, check_spans
 from sim.collective.tables import Queue, Tables, work_records
 from sim.hw.request import Op
-from sim.hw.space import MAX_GPUS, all_gpus
+from sim.hw.space import all_gpus
 from tracer.gemm.source import OUTPUT_TILE
 from traces.errors import UserError
 
@@ -67,8 +68,7 @@ def follow(
         UserError: a contribution is lost, doubled or overwritten, or something waits for ever. The message names GPU,
             buffer and tile.
     """
-    if not 2 <= len(regions) <= MAX_GPUS:
-        raise UserError(f"gpus: found {len(regions)}, allowed are 2 to {MAX_GPUS}: a collective needs two")
+    check_gpus(len(regions))
     tables = Tables(regions, buffers, queues)
     _check_counts(tables)
     return _play(tables, queues, limits)
