@@ -195,8 +195,11 @@ def _configuration_rows(run: RunResult, columns: dict[str, Column]) -> Iterable[
 
 
 def _configuration_row(name: str, own: Mapping[str, Any], shared: Mapping[str, Value], run: RunResult) -> Row:
+    last = "all-reduce" if name in REDUCE_AT_ONCE else "ag"
     traffic = {
-        kind.replace("_", " "): own[f"dram_{kind}_bytes"] / MEGA for kind in TRAFFIC if own[f"dram_{kind}_bytes"]
+        kind.replace("ag", last).replace("_", " "): own[f"dram_{kind}_bytes"] / MEGA
+        for kind in TRAFFIC
+        if own[f"dram_{kind}_bytes"]
     }
     values = {
         **shared,

@@ -96,10 +96,15 @@ def test_a_study_shows_its_swept_fields_and_machines(study):
 
 def test_an_all_reduce_in_one_kernel_is_called_so():
     times = {"time_ns": 300.0, "gemm_ns": 100.0, "rs_ns": 0.0, "ag_ns": 200.0, "link_bytes": 0}
-    own = times | {f"dram_{kind}_bytes": 0 for kind in TRAFFIC}
+    own = (
+        times
+        | {f"dram_{kind}_bytes": 0 for kind in TRAFFIC}
+        | {"dram_ag_reads_bytes": 3e6, "dram_ag_writes_bytes": 1e6}
+    )
     figures = {f"Library.{name}": value for name, value in own.items()}
     (row,), _, _ = rows_of([ResultsArchive([RunResult(small_preset(), {}, {}, [], figures=figures)])])
     assert row.times == {"GEMM": 0.1, "all-reduce": 0.2}
+    assert row.traffic == {"all-reduce reads": 3, "all-reduce writes": 1}
 
 
 def test_the_page_stands_alone_and_is_small(page):
