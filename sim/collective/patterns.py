@@ -65,9 +65,7 @@ def all_to_all(
     return planned([Buffer(OUTPUT, output), Buffer(RECEIVED, apart, shares=0)], chunks, gpu, topology, regions)
 
 
-def gathered_rows(
-    source: GemmSource, chunks: Chunks, gpu: int, topology: AnyTopology, gate_delay_ps: int = 0
-) -> tuple[Plan, np.ndarray]:
+def gathered_rows(source: GemmSource, chunks: Chunks, gpu: int, topology: AnyTopology) -> tuple[Plan, np.ndarray]:
     """Each GPU owns a panel of A, 1 / N of its rows. DMA engines send the panel to all other GPUs.
 
     A GPU begins its walk at the tiles of its own panel. A tile waits for the rows of other GPUs that it reads: a row of
@@ -82,7 +80,6 @@ def gathered_rows(
 
     Args:
         chunks: where the walk of each GPU begins. A walk along rows of tiles waits least.
-        gate_delay_ps: time from the last byte to the start of a workgroup.
 
     Returns:
         The plan, and the gate of each output tile, i8 [tiles], -1 = none.
@@ -108,7 +105,7 @@ def gathered_rows(
             regions.append(Region(first, end, to=(), expects=1, sends=sends, gate=opens, buffer=ROWS, chunk=place))
     output = source.output_tiles()
     buffers = [Buffer(OUTPUT, output), Buffer(ROWS, pieces, shares=0)]
-    return planned(buffers, chunks, gpu, topology, regions, gate_delay_ps), gate[output["row"]]
+    return planned(buffers, chunks, gpu, topology, regions), gate[output["row"]]
 
 
 def _pieces(source: GemmSource, gpus: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

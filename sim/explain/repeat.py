@@ -27,8 +27,8 @@ class Answer:
     speedup: float | None = None
 
 
-OTHER_KERNELS = ("piece_kernel", "fused_kernel", "alone_kernel")
-"""Fields of a scenario; its input has them, too."""
+OTHER_KERNELS = ("fused_kernel", "alone_kernel")
+"""Fields of a scenario that T3 and Sequential have; its input has them, too."""
 Repeat = Callable[[Preset], Answer]
 """Simulate on a machine."""
 

@@ -63,12 +63,6 @@ def spread(value, places, index):
     return remainder(value + _hash(quotient(value, places), places, index), places)
 
 
-@compiled
-def unspread(ratio, place, places, index):
-    """The value whose `value // places` is `ratio` and whose `spread` is `place`."""
-    return ratio * places + (place - _hash(ratio, places, index)) % places
-
-
 @compiled(inline=True)
 def channel_of(address, interleave_bytes, channels, index):
     """Channel of a byte address; `index` is a CacheIndex. The interleave is a power of two here and below."""
@@ -80,13 +74,6 @@ def channel_local(address, interleave_bytes, channels):
     """Byte address within its channel."""
     bits = trailing_zeros(interleave_bytes)
     return (quotient(address >> bits, channels) << bits) + (address & (interleave_bytes - 1))
-
-
-@compiled
-def channel_address(channel, local, interleave_bytes, channels, index):
-    """Inverse of `channel_of` and `channel_local`."""
-    block = unspread(local // interleave_bytes, channel, channels, index)
-    return block * interleave_bytes + local % interleave_bytes
 
 
 @compiled(inline=True)
@@ -156,24 +143,3 @@ def bank_row_column(local, group_bits, bank_bits, row_bits, bank_map, bank_hash)
         group = (local >> (row_bits + bank_bits)) & ((1 << group_bits) - 1)
     bank = hashed_bank((group << bank_bits) + bank, row, group_bits + bank_bits, bank_hash)
     return bank, row, byte // SECTOR_BYTES
-
-
-@compiled
-def local_of(bank, row, column, group_bits, bank_bits, row_bits, bank_map, bank_hash):
-    """Channel-local byte address of a bank, row and column: the inverse of `bank_row_column`."""
-    bank = hashed_bank(bank, row, group_bits + bank_bits, bank_hash)
-    group = bank >> bank_bits
-    bank_in_group = bank & ((1 << bank_bits) - 1)
-    byte = column * SECTOR_BYTES
-    if bank_map == BankMap.BG:
-        atom = (((row << bank_bits) + bank_in_group) << (row_bits - ATOM_BITS)) + (byte >> ATOM_BITS)
-        return (((atom << group_bits) + group) << ATOM_BITS) + (byte & (ATOM_BYTES - 1))
-    if bank_map == BankMap.RG:
-        return (((((row << bank_bits) + bank_in_group) << group_bits) + group) << row_bits) + byte
-    if bank_map == BankMap.SG:
-        low_bits = min(group_bits, 1)
-        upper = ((row << bank_bits) + bank_in_group << (group_bits - low_bits)) + (group >> low_bits)
-        chunk = (upper << (row_bits - CHUNK_BITS)) + (byte >> CHUNK_BITS)
-        low = group & ((1 << low_bits) - 1)
-        return (((chunk << low_bits) + low) << CHUNK_BITS) + (byte & ((1 << CHUNK_BITS) - 1))
-    return (((((row << group_bits) + group) << bank_bits) + bank_in_group) << row_bits) + byte

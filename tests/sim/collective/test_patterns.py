@@ -68,7 +68,9 @@ def gathered(topology, m=256, *overrides, delay_ps=0):
     machine = machine_of(topology, *overrides)
     source = GemmSource(fp16_problem(m, 256, 80), replace(TILE, tile_n=64))
     chunks = even_chunks(source.tiles, N)
-    made = [gathered_rows(source, chunks, gpu, machine.link.topology, delay_ps) for gpu in range(N)]
+    made = [gathered_rows(source, chunks, gpu, machine.link.topology) for gpu in range(N)]
+    for plan, _ in made:
+        plan.gates["delay_ps"] = delay_ps
     return Pattern(source, [plan for plan, _ in made], machine, [gates for _, gates in made])
 
 

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from sim.hw.address_map import (
     bank_row_column,
-    channel_address,
     channel_local,
     channel_of,
     fold,
     l2_place,
-    local_of,
 )
 from sim.spec import BankHash, BankMap, CacheIndex
+from tests.support.address_inverse import channel_address, local_of
 
 INDEXES = [int(index) for index in CacheIndex]  # plain integers: an enum member is another kernel signature
 NO_HASH = int(BankHash.NONE)

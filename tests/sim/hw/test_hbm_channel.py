@@ -7,13 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from sim.hw.address_map import channel_address
 from sim.hw.hbm.channel import channel_step
 from sim.hw.hbm.log import LOG, Command
 from sim.hw.hbm.record import CHANNEL, COUNTERS
 from sim.hw.hbm.setup import make_hbm_channels
 from sim.hw.request import NEVER, STREAMS, Op, Stream
 from sim.spec import Arbiter, CacheIndex, QueueOrganisation
+from tests.support.address_inverse import channel_address
 from tests.support.hbm_rig import Access, bench_fifos, bench_spec, random_accesses, run_bench
 from tests.support.paths import ROOT
 from traces.errors import UserError
