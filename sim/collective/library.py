@@ -76,6 +76,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     warps: of a channel. scratch_bytes: shared memory of each warp.
     pulls: receivers of a ring load from the senders with Simple.
+    one_order: all rings of a node have the same order of GPUs (a switch, no mesh).
     """
 
     gpus: int
@@ -101,6 +102,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ring: dict[str, Software]
     direct: dict[str, Software]
     pulls: bool = False
+    one_order: bool = True
     nvls: dict[str, Software] = {}
     nvls_channels: int = 0
     tuned_nvls_share: float = 0.0
@@ -119,7 +121,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         links = (self.tuned_GB_per_s, self.tuned_ll_GB_per_s, self.tuned_ll128_channel_GB_per_s, self.channels)
         cards = (self.cards_GB_per_s(node_gpus) * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
         trees = (self.tuned_tree_channel_GB_per_s, self.tuned_tree_ll128_channel_GB_per_s)
-        return Rates(*links, *cards, *trees, self.tuned_post_us, self.tuned_plateau)
+        return Rates(*links, *cards, *trees, self.tuned_post_us, self.tuned_plateau, self.one_order)
 
 
 class Tables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,7 +32,8 @@ class Rates(NamedTuple):
     """Rates of a machine in GB/s that the estimate uses.
 
     cards: of all network cards of a node. post_us: what a ring over nodes takes at least for a step, to post to the
-    card. plateau: factor of the latency of a Simple ring over several nodes, for a large all-reduce.
+    card. plateau: factor of the latency of a Simple ring over several nodes, for a large all-reduce. one_order: all
+    rings of a node have the same order of GPUs (NCCL's sameChannels).
     """
 
     links: float
@@ -45,6 +46,7 @@ class Rates(NamedTuple):
     tree_ll128_channel: float
     post_us: float
     plateau: float
+    one_order: bool
 
     def bus(self, nodes: int) -> float:
         return min(self.links, self.cards) if nodes > 1 else self.links
@@ -66,13 +68,16 @@ def _ring_latency_us(
 ) -> tuple[float, float]:
     """Latency of a ring, and the share of the buffer that crosses a link.
 
-    A broadcast has one hop in a node, where all channels have the same order of GPUs (a switch), else one for each GPU.
+    A broadcast has one hop in a node where all rings have the same order of GPUs: on a switch, or of two GPUs. Else it
+    has one for each GPU, with Simple as long as that of a tree.
     With one GPU in each node a hop between nodes takes as long as that of a tree.
     """
     simple = protocol == "simple"
     if kind == "broadcast":
-        far_us = tuned.tree_net_us if simple else tuned.net_hop_us
-        return tuned.base_us + (tuned.hop_us if nodes == 1 else gpus * far_us), 1.0
+        if nodes == 1 and (rates.one_order or gpus == 2):
+            return tuned.base_us + tuned.hop_us, 1.0
+        hop_us, tree_us = (tuned.hop_us, tuned.tree_hop_us) if nodes == 1 else (tuned.net_hop_us, tuned.tree_net_us)
+        return tuned.base_us + gpus * (tree_us if simple else hop_us), 1.0
     passes = 2 if kind == "all_reduce" else 1
     steps, far = passes * (gpus - 1), passes * (nodes - 1)
     post_us = 0.0 if nodes == 1 else rates.post_us * (SIMPLE_POSTS if simple else 1)

@@ -140,6 +140,16 @@ def test_the_estimate_of_a_broadcast_has_one_hop_in_a_node_and_the_whole_buffer(
     assert [choose("nccl_a100", "broadcast", 8, kib << 10).protocol for kib in (600, 800)] == ["ll", "simple"]
 
 
+@pytest.mark.parametrize("name", ["nccl_v100", "rccl_mi300x"])
+def test_the_estimate_of_a_broadcast_on_a_mesh_has_a_hop_for_each_gpu(name):
+    """Without sameChannels, and with the hop of a tree for Simple: 4.0 us, not 3.4. Two GPUs have one order."""
+    row = row_of(name)
+    hops = {"ll": (6.6, 0.6, 0.6), "ll128": (14, 1.9, 1.9), "simple": (8.4, 4.0, 3.4)}
+    for protocol, (base_us, mesh_us, one_us) in hops.items():
+        assert estimate_us(row, "broadcast", 8, 64, protocol) == pytest.approx(base_us + 8 * mesh_us, abs=0.02)
+        assert estimate_us(row, "broadcast", 2, 64, protocol) == pytest.approx(base_us + one_us, abs=0.02)
+
+
 def test_a_network_between_nodes_takes_longer_than_a_switch():
     """16 GPUs: two nodes of eight."""
     asked = [Collective(load_preset("a100_80g"), "all_gather", gpus, 128 * gpus) for gpus in (8, 16)]
