@@ -174,7 +174,7 @@ class HBM(Unit, frozen=True, kw_only=True):
     bank_groups: int
     banks_per_group: int
     row_bytes: int
-    capacity_bytes: int
+    capacity_bytes: int  # `t3sim model` refuses what needs more; no simulation does (docs/machines.md)
     interleave_bytes: int  # contiguous bytes of one channel
     index: CacheIndex  # channel choice
     bank_map: BankMap
