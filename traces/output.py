@@ -33,16 +33,22 @@ UNTOUCHED = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK
 """Flags to open a file of unknown origin: no links are followed, a fifo does not block."""
 
 
-def output_path(path: str | os.PathLike[str]) -> Path:
+def output_path(path: str | os.PathLike[str], *inputs: str | os.PathLike[str] | None) -> Path:
     """The path at which a file of that name will be written, with links followed.
 
+    Args:
+        path: the file to write or replace.
+        inputs: files of the same command that must stay; None = not given.
+
     Raises:
-        UserError: the folder does not exist or is not writable, or the path exists and is no regular file (a folder, or
-            a device: renaming a file onto /dev/null would remove the device).
+        UserError: the folder does not exist or is not writable, the path is one of the inputs, or it exists and is no
+            regular file (a folder, or a device: renaming a file onto /dev/null would remove the device).
     """
     place = Path(os.path.realpath(path))
     if place.exists() and not place.is_file():
         raise UserError(f"{path}: cannot write: {'is a folder' if place.is_dir() else 'no regular file'}")
+    if any(place.exists() and os.path.exists(file) and place.samefile(file) for file in inputs if file is not None):
+        raise UserError(f"{path}: cannot write: it is an input of this command")
     if not place.parent.is_dir():
         raise UserError(f"{path}: cannot write: no such folder")
     if not os.access(place.parent, os.W_OK | os.X_OK):

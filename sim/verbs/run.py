@@ -125,7 +125,8 @@ def run(
     machine = load_preset(preset, overrides)
     source = _source(trace, shorthands, machine.machine)
     if output is not None:
-        output_path(output)  # refuse a path that cannot be written before the simulation
+        own_machine = preset if preset.endswith(".toml") else None
+        output_path(output, trace, own_machine, policy)  # refuse what cannot be written before the simulation
     check_exact_for({"--checkpoint": checkpoint_every_s, "--line-trace": line_trace or None}, accuracy)
     settings: dict[str, Any] = {"flush_l2": flush, "interval_ps": (interval_ns or 0) * PS_PER_NS}
     description: KernelRun | TogetherRun

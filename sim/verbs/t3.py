@@ -117,7 +117,7 @@ def t3(
     configurations = asked_configurations(chosen, machine)
     gemm, count = _gemm(machine, model, layer, tp, kernel, gpus)
     if output is not None:
-        output_path(output)
+        output_path(output, preset if preset.endswith(".toml") else None, policy, plan_file)
     interval_ps = interval_ns * PS_PER_NS if output else 0
     cut = None if chunks is None else _chunks(chunks, count)
     own = None if plan_file is None else load_plan(plan_file)

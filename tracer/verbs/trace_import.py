@@ -9,6 +9,7 @@ from traces.command.meter import Meter
 from traces.command.numbers import numbers_of
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_warnings
+from traces.output import output_path
 from traces.source import warnings_of
 
 
@@ -28,6 +29,7 @@ def import_trace(
     Example: t3sim trace import traces/kernelslist.g -o trace.h5
     """
     numbers = None if kernels is None else numbers_of(kernels, "--kernels")
+    output_path(output, trace)
     source = open_accelsim(trace, lenient=lenient, kernels=numbers)
     with Meter("workgroups") as meter:
         summary = write_archive(

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -87,3 +88,23 @@ def test_full_standard_output(arguments):
             [sys.executable, "-c", program, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, done.stderr) == (2, "t3sim: standard output: No space left on device\n")
+
+
+def test_an_input_is_not_replaced(tmp_path, capsys):
+    """The trace, the machine or the program of the user would be lost."""
+    trace, text, preset = tmp_path / "trace.h5", tmp_path / "kernel-1.traceg.xz", tmp_path / "own.toml"
+    trace.write_bytes(Path(SMALL_TRACE).read_bytes())
+    text.write_bytes((Path(SMALL_TRACE_TEXT) / "kernel-1.traceg.xz").read_bytes())
+    preset.write_text('extends = "v100"\n')
+    (tmp_path / "link.h5").symlink_to(trace)
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    t3 = ["t3", "--kernel", "gemm:m=256,n=256,k=64", "--gpus", "2", "--preset", preset]
+    for *command, output in (
+        ["run", trace, trace],
+        ["run", trace, tmp_path / "link.h5"],
+        ["run", trace, "--preset", preset, preset],
+        [*t3, preset],
+        ["trace", "import", text, text],
+    ):
+        assert f"{output}: cannot write: it is an input of this command" in refused(capsys, *command, "-o", output)
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
