@@ -45,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one verb. Returns the exit status."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts `t3sim ... &` with interrupts ignored
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the shell has closed it (`>&-`)
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the process ends
     try:
         status = t3sim.main(arguments, prog_name="t3sim", standalone_mode=False)
         sys.stdout.flush()

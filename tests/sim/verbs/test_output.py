@@ -90,6 +90,15 @@ def test_full_standard_output(arguments):
     assert (done.returncode, done.stderr) == (2, "t3sim: standard output: No space left on device\n")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["presets"], ["presets", "--json"], ["trace", "info", SMALL_TRACE]])
+def test_closed_standard_output(arguments):
+    program = "import sys; from traces.command.cli import main; sys.exit(main())"
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_input_is_not_replaced(tmp_path, capsys):
     """The trace, the machine or the program of the user would be lost."""
     trace, text, preset = tmp_path / "trace.h5", tmp_path / "kernel-1.traceg.xz", tmp_path / "own.toml"
