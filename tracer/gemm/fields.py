@@ -9,7 +9,7 @@ from typing import Any
 
 from tracer.data_type import DataType
 from tracer.gemm.architecture import GpuFacts, architecture
-from tracer.gemm.batched import BatchedGemm, strided_batch
+from tracer.gemm.batched import BatchedGemm, check_batch, strided_batch
 from tracer.gemm.grouped import GroupedGemm, check_groups
 from tracer.gemm.library import choose_kernel, type_of_bytes
 from tracer.gemm.problem import GemmProblem
@@ -60,6 +60,7 @@ def gemm_of(
         UserError: two fields give the same value, an address is given for one of several GEMMs, or the kernel cannot
             run the problem.
     """
+    check_batch(batch)
     groups = given.get("groups", ())
     if groups and batch > 1:
         raise UserError("kernel gemm: groups: found with batch, allowed is one of them")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.run.run import KernelRun
 from tracer.gemm.batched import strided_batch
@@ -63,6 +64,8 @@ def test_a_batch_reads_and_writes_each_member_once():
 def test_an_impossible_batch_is_refused(batch):
     with pytest.raises(UserError, match=f"GEMM batch = {batch}: must be a whole number from 1"):
         make_kernel(f"gemm:m=64,n=64,k=64,batch={batch}")
+    with pytest.raises(UserError, match=f"GEMM batch = {batch}: must be a whole number from 1"):
+        make_kernel(f"gemm:m=64,n=64,k=64,batch={batch}", gpu_facts(load_preset("v100").machine))
 
 
 @pytest.mark.parametrize("name", ["a_address", "b_address", "c_address", "c_source_address"])
