@@ -1,6 +1,8 @@
 """Options of the verbs that simulate: stored results, checkpoints, threads, the interval of a series."""
 
 from collections.abc import Callable
+from math import isfinite
+from typing import Any
 
 import click
 
@@ -18,6 +20,19 @@ with_threads = click.option(
     help="Threads of a run; the results do not depend on it.  [all cores; one GPU: at most 8]",
 )
 """Decorator: add the option to a click command."""
+
+
+class Seconds(click.FloatRange):
+    """A time. `nan` is above no limit and below none, so a range alone would take it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number of seconds."""
+        seconds = super().convert(value, param, ctx)
+        if not isfinite(seconds):
+            self.fail(f"found {value!r}, allowed is a number of seconds, 0 or more", param, ctx)
+        return seconds
+
+
 _OPTIONS = (
     click.option("--fresh", is_flag=True, help="Simulate again, even if the store of finished runs has the result."),
     click.option(
@@ -25,7 +40,7 @@ _OPTIONS = (
         "checkpoint_every_s",
         is_flag=False,
         flag_value=EVERY_S,
-        type=click.FloatRange(min=0),
+        type=Seconds(min=0),
         metavar="[SECONDS]",
         help=f"Save the run in progress in the store every SECONDS ({EVERY_S:g}); continue from a saved run.",
     ),

@@ -84,3 +84,9 @@ def test_a_scenario_killed_and_started_again(store, tmp_path, capsys):
     assert main([*T3, "-o", str(whole), "--fresh"]) == 0
     assert parts.read_bytes() == whole.read_bytes()
     assert all(entry.finished for entry in store.entries())
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "soon"])
+def test_a_time_that_never_comes_is_refused(seconds, capsys):
+    assert main([*GEMM, f"--checkpoint={seconds}"]) == 2
+    assert "Invalid value for '--checkpoint'" in capsys.readouterr().err
