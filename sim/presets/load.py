@@ -222,6 +222,8 @@ def checked_value(value: Any, kind: Any, where: str, bound: Bound | None = None)
         return members[value]
     try:
         typed = msgspec.convert(value, kind)
+    except UnicodeEncodeError:  # a byte of the command line that is no text
+        raise PresetError(f"{where}: found {value!r}, allowed is text in UTF-8") from None
     except msgspec.ValidationError as problem:
         allowed = str(problem).partition("Expected ")[2].partition(",")[0].replace("`", "")
         raise PresetError(f"{where}: found {value!r}, allowed is {allowed}") from None

@@ -145,3 +145,9 @@ def test_a_sample_of_all_fields_ends_in_time_and_exactly_once(tmp_path):
         found, said = verdict(case.words, tmp_path)
         assert not what_is_wrong(found, said), (case, said)
         assert result_of(said) or said.count("\n") == 1, (case, said)
+
+
+def test_a_byte_that_is_no_text_is_refused(capsys):
+    """Python gives such a byte of the command line as half of a pair."""
+    assert main(["run", "--gemm", "64x64x64", "--set", "hbm.queue_entries=\udcff"]) == 2
+    assert "hbm.queue_entries: found '\\udcff', allowed is text in UTF-8" in capsys.readouterr().err
