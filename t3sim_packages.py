@@ -14,6 +14,8 @@ PACKAGES = ("traces", "tracer", "sim", "validation")
 """The packages of t3sim. They lie beside this file, and each has an empty `__init__.py`."""
 MISTAKE = 2
 """Exit status of the command, as for a mistake of the user."""
+INTERRUPTED = 130
+"""Exit status after an interrupt, as a shell has it."""
 
 
 def main() -> int:
@@ -22,7 +24,11 @@ def main() -> int:
     if problems:
         print("\n".join(f"t3sim: {problem}" for problem in problems), file=sys.stderr)
         return MISTAKE
-    status: int = import_module("traces.command.cli").main()
+    try:
+        status: int = import_module("traces.command.cli").main()
+    except KeyboardInterrupt:  # while modules are loaded
+        print("t3sim: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return status
 
 

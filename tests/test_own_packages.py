@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t3sim_packages import PACKAGES, foreign_packages
+from t3sim_packages import PACKAGES, foreign_packages, main
 from tests.support.paths import ROOT
 
 COMMAND = "import sys; from t3sim_packages import main; sys.exit(main())"
@@ -39,6 +39,14 @@ def test_the_packages_of_the_checkout_are_its_own():
 def test_the_command_begins_with_the_check(tmp_path):
     done = python(COMMAND, "--version", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("t3sim, version")
+
+
+def test_an_interrupt_while_modules_are_loaded(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("t3sim_packages.import_module", interrupted)
+    assert main() == 130 and capsys.readouterr().err == "t3sim: interrupted\n"
 
 
 @pytest.mark.parametrize("program", [COMMAND, "import t3sim"])

@@ -95,6 +95,8 @@ NUMBER = "<number>"
 """A whole number, in messages and help."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 DECIMAL_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+WRITTEN = {int: "a whole number of at most 18 digits", float: "a number such as 0.5, not negative"}
+"""How these two are written, for messages."""
 KEPT = "tile_m"
 """Field of a GEMM's kernel that `kernel_text` always writes: without any, a machine chooses another kernel."""
 LISTING = "t3sim trace make --help"
@@ -303,7 +305,7 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
         return float(value)
     elif kind is str and isinstance(value, str):
         return value
-    raise UserError(f"{where}: found {value!r}, allowed is {_allowed(kind)}")
+    raise UserError(f"{where}: found {value!r}, allowed is {WRITTEN.get(kind) or _allowed(kind)}")
 
 
 def _allowed(kind: Any) -> str:

@@ -190,7 +190,7 @@ class Archive:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         if not self.path.is_file():
-            raise UserError(f"{self.path}: no such file")
+            raise UserError(f"{self.path}: {'is a folder' if self.path.is_dir() else 'no such file'}")
         with _reading(self.path):
             if not h5py.is_hdf5(self.path):
                 raise UserError(f"{self.path}: not a trace archive (not an HDF5 file)")

@@ -119,7 +119,8 @@ def open(path: str | Path) -> ResultsArchive:
                 f"{path}: file_type is {FORMER_TYPE!r}, of an older t3sim, allowed is {FILE_TYPE!r}: run t3sim t3 again"
             )
         if file_type != FILE_TYPE:
-            raise ResultsError(f"{path}: not a results archive: file_type is {file_type!r}, allowed is {FILE_TYPE!r}")
+            found = file_type.decode(errors="replace") if isinstance(file_type, bytes) else file_type
+            raise ResultsError(f"{path}: not a results archive: file_type is {found!r}, allowed is {FILE_TYPE!r}")
         return _results_archive(path, file, known_version(file, path, FORMAT_VERSION, SEALED_FROM))
 
 

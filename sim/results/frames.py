@@ -14,6 +14,7 @@ import numpy as np
 
 from sim.counters import unit_of_measure
 from sim.run.result import Failure, ResultsError, RunResult, columns_of
+from traces.errors import UserError
 
 if TYPE_CHECKING:
     import pandas
@@ -97,8 +98,14 @@ class Frames:
 
         If the runs fill the grid of the swept fields, these fields are the dimensions. Else there is one dimension
         `run`, and the fields are coordinates; lists are texts ("T3,T3-MCA"). A point that failed is NaN.
+
+        Raises:
+            UserError: xarray is not installed.
         """
-        import xarray
+        try:
+            import xarray
+        except ImportError:
+            raise UserError("a dataset needs xarray: pip install xarray") from None
 
         frame = self.runs_frame()
         numbers = frame.select_dtypes("number")

@@ -71,13 +71,15 @@ class Store:
         max_bytes: size limit of all files together.
 
     Raises:
-        UserError: T3SIM_STORE_BYTES is not a whole number.
+        UserError: T3SIM_STORE_BYTES is not a whole number; the place of the folder is a file.
     """
 
     def __init__(self, folder: str | Path | None = None, max_bytes: int | None = None):
         """folder, max_bytes: None = the value of the environment variable, or the default."""
         chosen = folder or os.environ.get(VARIABLE)
         self.folder = Path(chosen).absolute() if chosen else user_cache() / "store"
+        if self.folder.exists() and not self.folder.is_dir():
+            raise UserError(f"{self.folder}: is no folder; the store needs one ({VARIABLE})")
         self.max_bytes = _bytes_wanted() if max_bytes is None else max_bytes
 
     def get(self, key: str) -> RunResult | None:
@@ -256,7 +258,7 @@ def _save_points(checkpoint: Checkpoint | None, fresh: bool) -> SavePoints | Non
 
 
 def _bytes_wanted() -> int:
-    text = os.environ.get(BYTES_VARIABLE, str(DEFAULT_BYTES))
+    text = os.environ.get(BYTES_VARIABLE) or str(DEFAULT_BYTES)
     if not text.isdecimal():
         raise UserError(f"{BYTES_VARIABLE}: found {text!r}, allowed is a whole number of bytes")
     return int(text)

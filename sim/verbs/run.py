@@ -25,7 +25,7 @@ from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
-from tracer.kernels import make_kernels
+from tracer.kernels import KERNELS, make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.command.meter import Meter
@@ -228,6 +228,8 @@ def _source(trace: str | None, kernels: dict[str, tuple[str, str | None]], machi
     if len(given) + (trace is not None) != 1:
         raise UserError("run: give exactly one of TRACE, --kernel, --gemm and --workload")
     if trace is not None:
+        if trace.partition(":")[0] in KERNELS and not Path(trace).exists():
+            raise UserError(f"{trace}: no such file; for the kernel: --kernel {trace}")
         return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
     ((option, (begin, value)),) = given.items()
     try:

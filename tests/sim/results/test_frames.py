@@ -1,10 +1,13 @@
 """Results as tables: one row per run, kernel, instance or interval; a grid of runs as dimensions of xarray."""
 
+import sys
+
 import numpy as np
 import pytest
 
 from sim.results import Failure, ResultsArchive, ResultsError
 from tests.support.result_samples import sample_results
+from traces.errors import UserError
 
 ENTRIES, WAYS = "hbm.queue_entries", "l2.ways"
 
@@ -48,6 +51,12 @@ def test_one_row_per_kernel_instance_and_interval(grid):
     intervals = grid.intervals_frame()
     assert intervals.index.names == ["run", "time_ps"] and len(intervals) == 5 * 11
     assert intervals.loc[(3, 3000), "dram_read_bytes"] == 2 and intervals.loc[(3, 3000), WAYS] == 8
+
+
+def test_a_dataset_without_xarray_says_what_is_missing(grid, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(UserError, match="a dataset needs xarray: pip install xarray"):
+        grid.dataset()
 
 
 def test_a_grid_becomes_dimensions(grid):

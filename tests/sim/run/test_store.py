@@ -226,12 +226,20 @@ def test_the_bound_and_the_place_come_from_the_environment(tmp_path, monkeypatch
     monkeypatch.setenv("T3SIM_STORE_BYTES", "2 GiB")
     with pytest.raises(UserError, match="T3SIM_STORE_BYTES: found '2 GiB', allowed is a whole number"):
         Store()
+    monkeypatch.setenv("T3SIM_STORE_BYTES", "")
+    assert Store().max_bytes == 2 << 30
     monkeypatch.delenv("T3SIM_STORE_BYTES")
     monkeypatch.delenv("T3SIM_STORE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     if sys.platform == "linux":
         assert Store().folder == tmp_path / "cache" / "t3sim" / "store"
     assert Store().max_bytes == 2 << 30
+
+
+def test_a_file_is_no_store(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"file: is no folder; the store needs one \(T3SIM_STORE\)"):
+        Store(tmp_path / "file")
 
 
 def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path):
