@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.hw.link import arrival_ps, departure_fs, port_peek, port_send, port_take, publish
+from sim.hw.link import arrival_ps, departure_fs, next_sender, port_peek, port_send, port_take, publish
 from sim.hw.link_record import FS_PER_PS, WIRE, make_ports
 from sim.hw.request import NEVER, Op, Stream
 from sim.hw.space import MIRROR, SEND, SPACE, TILE, fingerprint
@@ -189,11 +189,24 @@ def test_ports_to_a_switch_share_one_lane_out(topology, share):
     assert [bench.arrival_ps(port) for port in range(3)] == expected
 
 
+def test_of_ports_that_share_a_lane_the_packet_that_has_waited_longest_goes_next():
+    bench = LinkBench("link.topology=switch", ports=3)
+    for port, ready_ps in ((0, 0), (0, 300), (1, 200), (2, 100)):
+        bench.fifo.push(port, ready_ps=ready_ps, tag=-1)
+    publish(bench.wire_records)
+    machine, order = (bench.wires, bench.fifo.fifos, bench.fifo.pool), []
+    while (found := next_sender(bench.ports, *machine))[0] >= 0:
+        order.append(found[0])
+        port_send(bench.ports, found[0], bench.wires, bench.sends, bench.tiles, *machine[1:], found[1])
+    assert order == [0, 2, 1, 0]  # while the first one leaves the others come
+
+
+@pytest.mark.parametrize("header", [0, 16])
 @pytest.mark.parametrize(("topology", "share"), [("switch", True), ("fully_connected", False)])
-def test_what_a_switch_sends_to_one_gpu_shares_one_lane_in(topology, share):
+def test_what_a_switch_sends_to_one_gpu_shares_one_lane_in(topology, share, header):
     """Three GPUs send two lines each at once, over links of their own."""
-    senders = LinkBench("link.topology=fully_connected", ports=3)
-    bench = LinkBench(f"link.topology={topology}", ports=3)
+    senders = LinkBench("link.topology=fully_connected", f"link.header_bytes={header}", ports=3)
+    bench = LinkBench(f"link.topology={topology}", f"link.header_bytes={header}", ports=3)
     for port in range(3):
         senders.fifo.push(port, tag=-1)
         senders.fifo.push(port, tag=-1)
@@ -204,7 +217,7 @@ def test_what_a_switch_sends_to_one_gpu_shares_one_lane_in(topology, share):
         port = [bench.arrival_ps(port) for port in range(3)].index(first_ps)
         bench.take(first_ps, port)
         found.append(first_ps)
-    line_fs = 128 * 6667
+    line_fs = (128 + header) * 6667
     lines = range(1, 7) if share else (1, 1, 1, 2, 2, 2)
     assert found == pytest.approx([line_fs * count / FS_PER_PS + LATENCY_PS for count in lines], abs=2)
 

@@ -92,6 +92,8 @@ def test_contributors_are_known_by_wavefront():
     bench.count(0, 1, wavefront=1)
     assert bench.counters["arrived"].tolist() == [[0b10, 0]] and bench.tile_records["arrived"].tolist() == [0b10]
     assert bench.counters["arrived_bytes"].tolist() == [[LINE, 0]]
+    bench.count(0, 0, wavefront=0, port=1, contributors=0b0100)
+    assert bench.counters["arrived"].tolist() == [[0b110, 0]]
 
 
 def test_channels_tell_in_any_order_and_the_latest_time_counts():
@@ -168,6 +170,15 @@ def test_tiles_that_are_not_tracked_need_no_place():
     bench.tile_records["entry"][0] = 0
     assert bench.grant(0) and bench.grant(1) and bench.grant(0)
     assert bench.record[0]["used"].sum() == 1 == bench.record[0]["begun"]
+
+
+def test_a_tile_without_a_place_frees_none():
+    """Its updates all come from other GPUs (a receive buffer). The tile of the same set keeps its place."""
+    bench = TrackerBench(3, "tracker.entries=1", "tracker.ways=1", updates=1)
+    bench.tile_records["entry"][1] = 0
+    assert bench.grant(0)
+    bench.whole(1, port=0)
+    assert bench.record[0]["triggers"] == 1 == bench.record[0]["used"].sum() and not bench.grant(2)
 
 
 def test_arrivals_are_never_held_and_are_spilled_where_no_entry_is_free():
