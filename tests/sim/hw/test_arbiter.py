@@ -11,6 +11,7 @@ from sim.hw.arbiter import pick_stream
 from sim.hw.hbm.channel import make_channels
 from sim.hw.policy import bound_policy
 from sim.hw.request import NEVER, STREAMS, Op, Stream
+from sim.hw.stream_heads import take_turn
 from sim.spec import Arbiter, QueueOrganisation, Turn
 from tests.support.arbiter_rig import channel_with
 from tests.support.hbm_rig import Access, bench_spec, run_bench
@@ -44,6 +45,19 @@ def test_fcfs_takes_the_oldest_head(heads_ps, chosen):
 )
 def test_round_robin_goes_on_after_the_last_stream(heads_ps, last_stream, chosen):
     assert pick_stream(channel_with(Arbiter.ROUND_ROBIN, heads_ps, last_stream), 50) == chosen
+
+
+def test_a_stream_that_goes_on_alone_begins_a_new_turn():
+    """After a turn of four requests nobody else waited. Who comes then waits for the end of the second turn."""
+    channel = channel_with(Arbiter.ROUND_ROBIN, [9, NEVER, 20, NEVER])
+    channel.turn, channel.turn_requests = Turn.BURST, 4
+    chosen = [0] * 5
+    for stream in chosen:
+        take_turn(channel, stream)
+    while len(chosen) < 9:
+        chosen.append(pick_stream(channel, 50))
+        take_turn(channel, chosen[-1])
+    assert chosen == [0, 0, 0, 0, 0, 0, 0, 0, 2]
 
 
 @pytest.mark.parametrize(
