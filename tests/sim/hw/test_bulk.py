@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 from sim.host.gpu import Gpu
-from tests.support.cu_bench import CLOCK_PS, run_cu
+from sim.hw.bulk import bulk_advance
+from sim.machine.build import build
+from tests.support.cu_bench import CLOCK_PS, ONE_CU, run_cu
+from tests.support.plain_records import kernel_view
 from tests.support.programs import (
     barrier,
     bulk,
@@ -142,6 +145,18 @@ def test_full_buffers_delay_and_lose_nothing(limit, kind):
     assert bench.bulk["blocked_ps"] > 0 and bench.requests["line"][-1] == D
 
 
+@pytest.mark.parametrize(("leaves", "waits", "sent"), [(0, 0, 4), (0, 1, 0), (1, 1, 4)])
+def test_a_load_store_unit_that_waits_for_the_port_goes_first(leaves, waits, sent):
+    """It waits for room for several lines, so a copy must leave it the places. Copies to other GPUs have their port."""
+    node, _ = build(small_preset(*HAS, "noc.cu_fifo=8", size=ONE_CU).machine)
+    copy = node.bulks[0]["copy"][0]
+    copy["next"], copy["row_left"], copy["rows_left"], copy["peer"] = A, 1024, 1, -1
+    node.bulks["tail"], node.bulks["leaves"], node.lsus["port_room_ps"] = 1, leaves, waits * 5000
+    units = (kernel_view(records)[0] for records in (node.bulks, node.lsus, node.l1s))
+    bulk_advance(*units, kernel_view(node.fifos), kernel_view(node.pool), 0)
+    assert node.bulks[0]["line_requests"] == sent
+
+
 @pytest.mark.parametrize("left", [NO_SLOT, 5, 6])
 def test_an_exit_leaves_the_copies_of_one_slot_to_the_next_workgroup_of_its_place(left):
     """Two workgroups, one place. The second one's store to D waits for slot 5, in which the first one's copy is."""
@@ -152,6 +167,13 @@ def test_an_exit_leaves_the_copies_of_one_slot_to_the_next_workgroup_of_its_plac
     began_ps, waited_ps = bench.issued_ps(C)[0], bench.issued_ps(D)[0]
     assert began_ps < acknowledged_ps == waited_ps if left == 5 else acknowledged_ps < began_ps <= waited_ps
     assert bench.lsu["loads_used"] == 0
+
+
+def test_a_reduction_adds_once_to_each_address():
+    """Other than lanes of a warp, which may all name one address (`l2.atomics_per_clk`)."""
+    program = [lines(Kind.REDUCE, B, 2), bulk(A, 1, 512, kind=Bulk.REDUCE)]
+    requests = run_cu([[program]], *HAS, "l2.atomics_per_clk=1").requests
+    assert requests["need"][requests["line"] < B].tolist() == [1] * 4
 
 
 def test_cache_policy_and_workgroup_go_with_the_request():

@@ -214,3 +214,11 @@ def test_a_bulk_copy_waits_for_the_entry_of_its_tile():
     bench = run_cu(programs, *COPIES, output=output)
     assert bench.requests["tag"].tolist() == [0]
     assert bench.states.tolist().count(ON_TRACKER) == 1
+
+
+def test_bulk_copies_of_workgroups_that_share_a_tile_name_their_shares():
+    programs = [[[bulk(FIRST, 1, 256, kind=Bulk.REDUCE, slot=1)]] for _ in range(3)]
+    requests = run_cu(programs, *COPIES, output=output_of([HERE])).requests
+    assert sorted(zip(requests["tag"].tolist(), requests["share"].tolist(), strict=True)) == [
+        (0, share) for share in (0, 0, 1, 1, 2, 2)
+    ]
