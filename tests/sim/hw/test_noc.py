@@ -179,6 +179,48 @@ def test_a_multicast_line_comes_to_each_cu_at_its_port(ranks):
     assert bench.cu_wake_ps[0] == answered_ps and not len(bench.held("cu.answers0"))
 
 
+@pytest.mark.parametrize(("ranks", "in_clk", "headers", "packets"), [(0b01, 6, 0, 1), (0b11, 6, 0, 1), (0b10, 9, 1, 1)])
+def test_workgroups_of_one_cu_share_the_multicast_line(ranks, in_clk, headers, packets):
+    """CU 0 has both workgroups. If only the other one gets the data, they follow the answer to the one that asked."""
+    bench = NocBench("cu.groups=1", "cu.peer_latency_clk=30")
+    cluster_of(bench, [0])
+    for place in range(2):
+        resident = bench.node.cus[0]["resident"][place]
+        resident["tag"], resident["rank"], resident["size"], resident["cluster"] = place, place, 2, 7
+        resident["members"][:2] = [int(member(0, other)) for other in range(2)]
+    bench.push("l2.hits0", ready_ps=1_000, source=0, share=pack_signal(ranks, 0, 5, 100))
+    bench.answers(0, 20_000)
+    noc, mail = bench.node.noc[0], bench.node.mail[0][: int(bench.node.peers[0]["waiting"])]
+    header_bytes = int(noc["header_bytes"])
+    assert int(noc["cu_in_ps"][0]) == in_clk * CLOCK_PS
+    assert int(noc["cu_bytes"]) == headers * header_bytes + packets * (header_bytes + 128)
+    assert mail["ready_ps"].tolist() == [in_clk * CLOCK_PS + LATENCY_PS] * len(mail)
+    assert mail["ranks"].tolist() == ([0b10, 0] if ranks & 0b10 else [0])
+
+
+@pytest.mark.parametrize(("clock", "order"), [(0, [0, 1]), (1, [1, 0])])
+def test_the_clocks_number_selects_the_bank_whose_answer_goes_first(clock, order):
+    bench = NocBench()
+    for bank in range(2):
+        bench.push(f"l2.hits{bank}", ready_ps=clock * CLOCK_PS, source=2, tag=bank)
+    bench.answers(0, 20_000)
+    assert bench.held("cu.answers2")["tag"].tolist() == order
+
+
+def test_copies_for_a_bank_take_its_port_one_after_the_other():
+    """Between the partitions, past the ports of the banks; 16 bytes per clock."""
+    bench = NocBench("l2.partitions=2", "l2.sharing=copies", "l2.far_latency_clk=9", "l2.far_bytes_per_clk=16")
+    cus = int(bench.node.noc[0]["cus"])
+    for bank in range(2):
+        bench.push(f"l2.hits{bank}", ready_ps=300, source=cus + 2)
+    bench.answers(0, 40_000)
+    port_ps = 9 * CLOCK_PS  # 8 + 128 bytes
+    assert bench.held("l2.copy_fills2")["ready_ps"].tolist() == [
+        300 + port_ps + 9 * CLOCK_PS,
+        300 + 2 * port_ps + 9 * CLOCK_PS,
+    ]
+
+
 def test_a_bank_has_places_for_what_waits_for_what_crosses_and_for_credits():
     bench = NocBench("noc.bank_fifo=64")
     credit_clk = -(-bench.node.engine[0]["lookahead_ps"] // CLOCK_PS)

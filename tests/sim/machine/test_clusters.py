@@ -77,6 +77,12 @@ def test_a_cluster_starts_together_in_one_group(order, size, places):
         assert resident[cu] <= places
 
 
+def test_groups_have_whole_pairs_of_cus():
+    """Six CUs in two groups are two and four."""
+    gpu, _ = run(kernel([[[compute()]]] * 4, cluster=4), "cu.workgroups=1", size=("cu.count=6", *EIGHT[1:]))
+    assert [cu for _, cu, *_ in spans(gpu)] == [2, 3, 4, 5]
+
+
 def test_a_cluster_waits_until_all_its_workgroups_fit():
     """Three workgroups fit: the second cluster of two waits for the end of the first, though one place is free."""
     source = kernel([[[compute(500)]] for _ in range(4)], cluster=2)
@@ -150,6 +156,13 @@ def test_the_barrier_opens_a_latency_after_the_last_arrival():
     assert min(ends) == arrival_ps + 20 * clock_ps + clock_ps
     assert max(ends) - min(ends) <= clock_ps  # two warps of a scheduler may follow each other
     assert total(gpu, "peers", "cluster_barriers") == 4
+
+
+def test_a_warp_that_has_arrived_and_ended_does_not_stand_for_another():
+    late = [compute(1000), cluster_arrive(), cluster_wait(1)]
+    waits = [cluster_arrive(), cluster_wait(1)]
+    gpu, _ = run(kernel([[[cluster_arrive()], late], [waits]], cluster=2, warps=2))
+    assert min(end_ps for *_, end_ps in spans(gpu)) > 1000 * whole_period_ps(machine_of().cu.clock_MHz)
 
 
 def test_phases_of_the_barrier_follow_each_other_and_ended_warps_are_not_waited_for():
