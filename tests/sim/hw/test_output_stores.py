@@ -222,3 +222,19 @@ def test_bulk_copies_of_workgroups_that_share_a_tile_name_their_shares():
     assert sorted(zip(requests["tag"].tolist(), requests["share"].tolist(), strict=True)) == [
         (0, share) for share in (0, 0, 1, 1, 2, 2)
     ]
+
+
+def test_a_collectives_store_to_another_gpu_is_not_acknowledged():
+    """Its slot is clear at once, so the store behind it follows. One to this GPU is acknowledged."""
+    for link in (0, 1):
+        program = [store(FIRST + (link << PEER_BITS), slot=1), store(FIRST + 128, wait=[1])]
+        bench = run_cu([[program]], output=output_of([PLAIN]), comm=True, memory_ps=10_000_000)
+        assert bench.requests["link"].tolist() == [link, 0] and bench.lsu["loads_used"] == 0
+        assert (bench.requests["born_ps"][1] >= 10_000_000) == (link == 0)
+
+
+@pytest.mark.parametrize(("alone", "own", "contributors"), [(0, 1, 0b101), (0, 0, 0b100), (1, 1, 1), (1, 0, 1)])
+def test_a_collective_sends_what_has_arrived_unless_its_data_are_of_this_gpu_alone(alone, own, contributors):
+    output = output_of([PLAIN], alone=alone, own=own, arrived=0b100, arrived_bytes=TILE_BYTES)
+    requests = run_cu([[[store(PEER + FIRST)]]], output=output, comm=True).requests
+    assert requests["contributors"].tolist() == [contributors]
