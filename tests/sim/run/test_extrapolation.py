@@ -9,7 +9,9 @@ import pytest
 from sim import results
 from sim.host.gpu import Gpu
 from sim.results import write_results
+from sim.run import extrapolation
 from sim.run.extrapolation import (
+    END_WAVES,
     OF_WAVES,
     OF_WORKGROUPS,
     TIME_ERROR,
@@ -25,6 +27,7 @@ from sim.run.extrapolation import (
 from sim.run.one_gpu import simulate
 from sim.run.result import KernelResult
 from sim.run.short_kernel import wave_of
+from sim.run.steady_waves import rest
 from tests.support.programs import random_kernel, small_preset
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.kernels import make_kernel
@@ -66,6 +69,13 @@ def test_it_is_marked(long):
     assert part.figures[WORKGROUPS] <= 0.8 * 4096 and part.figures[WAVES] == round(part.figures[WORKGROUPS] / wave, 1)
     assert (4096 - part.figures[WORKGROUPS]) % wave == 0  # the last wave is as incomplete as that of the whole
     assert 0 < part.figures[TIME_ERROR] <= 0.01 and 0 < part.figures[TRAFFIC_ERROR] <= 0.02
+
+
+def test_the_end_is_uncertain_even_if_the_waves_are_alike(monkeypatch):
+    monkeypatch.setattr(extrapolation, "rest", lambda *given: rest(*given)._replace(uncertainty=0.0))
+    part = simulate(gemm(8192, 2048), MACHINE, accuracy=0.01)
+    assert part.figures[TIME_ERROR] == pytest.approx(END_WAVES / part.figures[OF_WAVES], rel=0.1, abs=5e-5)
+    assert part.figures[TIME_ERROR] > 0 == part.figures[TRAFFIC_ERROR]
 
 
 def test_marks_stay_in_the_archive_and_bytes_are_equal(long, tmp_path):
