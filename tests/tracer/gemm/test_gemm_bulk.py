@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.gemm_cases import LOADS, SMALL, STEP, at_site, program
 from tracer.gemm.kernel import fragment_bytes, registers_per_thread
-from tracer.gemm.plan import PC_STEP, Site, Slot
+from tracer.gemm.plan import PC_STEP, Site, Slot, make_plan
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, Layout, TileOrder
 from traces.errors import UserError
 from traces.schema import NO_SLOT, Bulk, Kind
@@ -255,3 +255,10 @@ def test_shared_memory_of_results_that_wait():
 def test_results_that_bulk_copies_cannot_store_are_refused():
     with pytest.raises(UserError, match="epilogue: a bulk copy does not fit C: pitch of 200 bytes"):
         GemmSource(GemmProblem(100, 100, 64), BOX_WARPS)
+
+
+@pytest.mark.parametrize("epilogue", [Epilogue.BULK, Epilogue.DETACHED])
+def test_results_take_their_place_when_the_copies_before_them_have_read_it(epilogue):
+    plan = make_plan(GemmProblem(64, 64, 64), replace(BULK_WARP, epilogue=epilogue))
+    assert int(plan["stage_out"]["wait"]) == 1 << Slot.OUTPUT | 1 << Slot.COPIED
+    assert int(plan["store"]["slot"]) == Slot.COPIED
