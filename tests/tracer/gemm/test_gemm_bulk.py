@@ -43,6 +43,13 @@ def test_phases_of_bulk_copies_count_on_over_the_tiles_of_a_persistent_workgroup
     assert copies["inner"].tolist() == copies["slot"].tolist() == [0, 1, 0, 1, 0, 1]
 
 
+def test_phases_of_bulk_copies_begin_anew_in_each_share_of_k():
+    source = GemmSource(GemmProblem(32, 32, 192), replace(BULK_WARP, split_k=2))
+    waits = [at_site(source.workgroup(share), Site.AWAIT_DATA) for share in (0, 1)]
+    phases = [list(zip(own["slot"].tolist(), own["work"].tolist(), strict=True)) for own in waits]
+    assert phases == [[(0, 1), (1, 1), (0, 2)]] * 2
+
+
 @pytest.mark.parametrize("persistent", [None, 1])
 def test_a_producer_makes_the_same_copies_in_a_warp_of_its_own(persistent):
     """The other warps have the program of bulk copies without the copies. Nobody waits for the producer's warp."""

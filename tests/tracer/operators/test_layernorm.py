@@ -95,6 +95,21 @@ def test_no_output_before_its_operands(source):
             assert len({tuple(pair) for pair in others}) >= min(len(x), 4)
 
 
+def test_no_gradient_before_the_statistics_of_its_row():
+    kernel = LayerNorm(rows=4, cols=1024, backward=True).parts()[0]
+    (first, end), arrays = (kernel.outputs[0].address, kernel.outputs[0].address + 4 * 1024 * 2), kernel.scalars_in
+    stores = [
+        needed
+        for workgroup in kernel.workgroups()
+        for events in warps_of(workgroup)
+        for event, needed in provenance(events)
+        if event["kind"] == Kind.STORE and event["space"] == Space.GLOBAL and first <= event["base"] < end
+    ]
+    assert len(stores) >= 4 and len(arrays) == 2
+    for needed in stores:
+        assert all(any(array <= base < array + 4 * 4 for base in needed) for array in arrays)
+
+
 def test_warps_of_a_row_meet_at_barriers_as_often_as_they_sum():
     for source, sums in (
         (LayerNorm(rows=2, cols=8192), 2),
