@@ -112,15 +112,15 @@ def figures_of(result: RunResult, preset: Preset, kernels: tuple[KernelSource, .
         launch_ns=ps_to_ns(launch_ps),
         dram_read_bytes=SECTOR_BYTES * total["hbm.read_columns"],
         dram_write_bytes=SECTOR_BYTES * (total["hbm.write_columns"] + total["hbm.update_columns"]),
-        flops=operations(own, kernels),
+        flops=flops_of(own, kernels),
         bound_by=bound_by,
         busy={unit: round(value, 4) for unit, value in shares.items()},
         kernels=len(own),
     )
 
 
-def operations(results: list[KernelResult], kernels: tuple[KernelSource, ...]) -> int:
-    """Operations: as a kernel states them; of any other kernel those of the matrix units."""
+def flops_of(results: list[KernelResult], kernels: tuple[KernelSource, ...]) -> int:
+    """All operations, element-wise ones too, as a kernel states them; of any other kernel those of the matrix units."""
     return sum(
         getattr(kernel, "flops", FLOP_PER_MAC * result.totals["cu.tensor_macs"])
         for result, kernel in zip(results, kernels, strict=True)

@@ -7,6 +7,7 @@ Backward: 8 warps; tiles of 128 keys and values stay; tiles of 64 queries and ou
 With 64 lanes (CDNA) tiles are halved until they fit 64 KB of shared memory (assumed).
 """
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,12 +65,29 @@ class FlashShape(NamedTuple):
         return self.heads // self.kv_heads
 
 
+class Tiled(EvenKernel):
+    """A kernel with tiles of `block_m` queries and `block_n` keys."""
+
+    @property
+    @abstractmethod
+    def tiles(self) -> tuple[int, int]:
+        """Queries, and keys, of a tile."""
+
+    @property
+    def block_m(self) -> int:
+        return self.tiles[0]
+
+    @property
+    def block_n(self) -> int:
+        return self.tiles[1]
+
+
 @dataclass(frozen=True)
-class FlashForward(EvenKernel):
+class FlashForward(Tiled):
     """Forward. q, k, v, o, stats: addresses. out_bytes: of an element of o (parts: 4)."""
 
     NAME: ClassVar[str] = "flash_attention"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     WARPS: ClassVar[int] = 4
 
     shape: FlashShape
@@ -93,16 +111,6 @@ class FlashForward(EvenKernel):
         while s.lanes == 64 and (block_m + 2 * block_n) * s.row_bytes > CDNA_SHARED_BYTES:
             block_m, block_n = (block_m // 2, block_n) if block_m > block_n else (block_m, block_n // 2)
         return block_m, block_n
-
-    @property
-    def block_m(self) -> int:
-        """Rows of q of a workgroup."""
-        return self.tiles[0]
-
-    @property
-    def block_n(self) -> int:
-        """Keys of an iteration."""
-        return self.tiles[1]
 
     @property
     def blocks(self) -> int:
@@ -229,7 +237,7 @@ class FlashForward(EvenKernel):
 
 
 @dataclass(frozen=True)
-class FlashBackward(EvenKernel):
+class FlashBackward(Tiled):
     """The main kernel of the backward pass.
 
     Attributes:
@@ -255,16 +263,6 @@ class FlashBackward(EvenKernel):
         while self.shape.lanes == 64 and _tiles_bytes(block_m, block_n, self.shape) > CDNA_SHARED_BYTES:
             block_m, block_n = block_m // 2, block_n // 2
         return block_m, block_n
-
-    @property
-    def block_m(self) -> int:
-        """Queries of an iteration."""
-        return self.tiles[0]
-
-    @property
-    def block_n(self) -> int:
-        """Keys of a workgroup."""
-        return self.tiles[1]
 
     @property
     def blocks(self) -> int:
