@@ -69,7 +69,7 @@ class Chunks:
 def check_gpus(gpus: int) -> None:
     """Refuse a number of GPUs that no collective has."""
     if not 2 <= gpus <= MAX_GPUS:
-        why = "a collective needs two" if gpus < 2 else f"sets of contributors have {MAX_GPUS} bits"
+        why = "a collective needs two" if gpus < 2 else f"a set of GPUs is kept in {MAX_GPUS} bits"
         raise UserError(f"gpus: found {gpus}, allowed are 2 to {MAX_GPUS}: {why}")
 
 

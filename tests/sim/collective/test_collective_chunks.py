@@ -54,7 +54,7 @@ def test_even_chunks_differ_by_a_tile_at_most(gpus, more):
     ("make", "words"),
     [
         (lambda: even_chunks(10, 1), "gpus: found 1, allowed are 2 to 64: a collective needs two"),
-        (lambda: even_chunks(100, 65), "gpus: found 65, allowed are 2 to 64: sets of contributors have 64 bits"),
+        (lambda: even_chunks(100, 65), "gpus: found 65, allowed are 2 to 64: a set of GPUs is kept in 64 bits"),
         (lambda: even_chunks(3, 4), "gpus: found 4 for an output of 3 tiles; allowed is one tile per GPU"),
         (lambda: chunks_of([3]), "gpus: found 1"),
         (lambda: chunks_of([3, 0, 2]), r"edges \[0, 3, 3, 5\] for 3 GPUs; allowed are 4 rising numbers from 0"),
