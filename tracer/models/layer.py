@@ -8,8 +8,10 @@ the input is gathered again for that GEMM.
 """
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import ceil, comb
 
-from tracer.models.deployment import Deployment, ModelPhase, Recompute
+from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software
 from tracer.models.schedule import Exchange, Lane, OperatorClass, Step
 from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
@@ -231,14 +233,12 @@ def _experts_forward(steps: Steps) -> None:
     _gather_rows(steps, "expert_gather", tokens)
     steps.matrix("router", tokens, experts.count, model.hidden)
     steps.add("route", NORM, *texts.route(tokens))
-    steps.add("permute", NORM, texts.permute(tokens))
-    steps.exchange("dispatch", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
+    _routed(steps, "dispatch", "permute", texts.permute(tokens), tokens, out=True)
     up = width * (2 if model.gated else 1)
     steps.add("expert_up", MATRIX, texts.grouped(local, rows, up, model.hidden))
     steps.add("expert_activation", NORM, *texts.activation(local * rows, width))
     steps.add("expert_down", MATRIX, texts.grouped(local, rows, model.hidden, width))
-    steps.exchange("combine", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
-    steps.add("unpermute", NORM, texts.permute(tokens, back=True))
+    _routed(steps, "combine", "unpermute", texts.permute(tokens, back=True), tokens, out=False)
     if not together:
         _sum_rows(steps, "expert_reduce", tokens)
     if experts.shared:
@@ -252,15 +252,13 @@ def _experts_backward(steps: Steps) -> None:
     up = width * (2 if model.gated else 1)
     together = experts.shared > 0 and steps.how.expert_cut == steps.how.tp
     _gather_rows(steps, "expert_gather_back", tokens)
-    steps.add("unpermute_back", NORM, texts.permute(tokens))
-    steps.exchange("combine_back", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
+    _routed(steps, "combine_back", "unpermute_back", texts.permute(tokens), tokens, out=True)
     steps.add("expert_down_input", MATRIX, texts.grouped(local, rows, width, model.hidden))
     steps.add("expert_down_weight", MATRIX, texts.grouped(local, width, model.hidden, rows))
     steps.add("expert_activation_back", NORM, *texts.activation(local * rows, width, backward=True))
     steps.add("expert_up_input", MATRIX, texts.grouped(local, rows, model.hidden, up))
     steps.add("expert_up_weight", MATRIX, texts.grouped(local, model.hidden, up, rows))
-    steps.exchange("dispatch_back", "all_to_all", _dispatch_bytes(steps, tokens), steps.how.ep)
-    steps.add("permute_back", NORM, texts.permute(tokens, back=True))
+    _routed(steps, "dispatch_back", "permute_back", texts.permute(tokens, back=True), tokens, out=False)
     steps.matrix("router_input", tokens, model.hidden, experts.count)
     steps.matrix("router_weight", model.hidden, experts.count, tokens)
     if not together:
@@ -296,6 +294,28 @@ def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, int, int]:
     return tokens, -(-chosen // local), local
 
 
-def _dispatch_bytes(steps: Steps, tokens: int) -> int:
-    """What one GPU sends to all experts of its group, its own included."""
-    return tokens * steps.model.mixture.per_token * steps.model.hidden * steps.how.dtype.bytes
+def sent_rows(model: ModelShape, how: Deployment, tokens: int) -> int:
+    """Rows that a GPU sends to the GPUs with experts, itself included: one for each expert of a token.
+
+    Fused software sends a token once to each GPU that has any of its k experts, as DeepEP does. Of E experts chosen at
+    random (assumed) on `ep` GPUs these are ep (1 - C(E - E / ep, k) / C(E, k)) in the mean.
+    """
+    count, chosen = model.mixture.count, model.mixture.per_token
+    if how.software != Software.FUSED:
+        return tokens * chosen
+    on_others = Fraction(comb(count - count // how.ep, chosen), comb(count, chosen))
+    return ceil(tokens * how.ep * (1 - on_others))
+
+
+def _routed(steps: Steps, exchange: str, rows: str, kernel: str, tokens: int, out: bool) -> None:
+    """Tokens go to their experts (out) or come back: an exchange, and a kernel that copies rows or adds them up.
+
+    The kernel runs on the side of the tokens, in fused software on that of the experts.
+    """
+    data_bytes = sent_rows(steps.model, steps.how, tokens) * steps.model.hidden * steps.how.dtype.bytes
+    kernel_first = out != steps.texts.fused
+    if kernel_first:
+        steps.add(rows, NORM, kernel)
+    steps.exchange(exchange, "all_to_all", data_bytes, steps.how.ep)
+    if not kernel_first:
+        steps.add(rows, NORM, kernel)

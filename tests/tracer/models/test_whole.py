@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 
@@ -9,7 +10,7 @@ from tracer.data_type import DataType
 from tracer.kernels import make_kernels
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Software
-from tracer.models.layer import expert_rows
+from tracer.models.layer import expert_rows, sent_rows
 from tracer.models.schedule import Exchange, Lane
 from tracer.models.whole import make_schedule
 
@@ -166,6 +167,32 @@ def test_one_exchange_adds_up_routed_and_shared_experts():
     assert [name for name, kind, *_ in apart if kind != "all_to_all"] == [
         *("attention_reduce", "expert_reduce_gather", "shared_reduce")
     ]
+
+
+@pytest.mark.parametrize("ep", [2, 4, 8])
+def test_fused_software_sends_a_token_once_to_each_gpu(ep):
+    """Mixtral: two of eight experts. Counted: the GPUs of each pair of experts, 28 pairs for 28 tokens."""
+    model, how = load_model("mixtral-8x7b"), Deployment(tp=8, ep=ep)
+    reached = sum(len({expert * ep // 8 for expert in pair}) for pair in combinations(range(8), 2))
+    assert sent_rows(model, how, 28) == reached
+    assert sent_rows(model, replace(how, software=Software.EAGER), 28) == 56
+
+
+def test_a_token_is_copied_for_its_experts_where_its_software_does_it():
+    """DeepSeek-V3 on 8 GPUs, 512 tokens for each: 8 experts of a token are on 5.2947 GPUs in the mean."""
+    for software, rows in ((Software.FUSED, 2711), (Software.MEGATRON, 4096)):
+        how = Deployment(tp=8, ep=8, sequence=4096, phase=ModelPhase.TRAIN, software=software)
+        size = rows * 7168 * 2
+        exchange = dict.fromkeys(
+            ("dispatch", "combine", "combine_back", "dispatch_back"), Exchange("all_to_all", size, 8)
+        )
+        found = steps(how, load_model("deepseek-v3"))
+        blocks = found["expert layer"] | found["expert backward"]
+        assert {name: work for name, work in blocks.items() if name in exchange} == exchange
+        order = [name for name in blocks if name in exchange or "permute" in name]
+        pairs = [("permute", "dispatch"), ("combine", "unpermute")]
+        pairs += [("unpermute_back", "combine_back"), ("dispatch_back", "permute_back")]
+        assert order == [name for pair in pairs for name in pair[:: -1 if software == Software.FUSED else 1]]
 
 
 @pytest.mark.parametrize(("tokens", "rows", "experts"), [(1, 1, 2), (3, 1, 6), (7, 2, 8), (4096, 1024, 8)])
