@@ -44,7 +44,7 @@ NUMBERS = {
     "sequence": "Tokens of a sequence.",
     "kv-length": "Tokens in the KV cache before a generation step.",
     "predictions": "Tokens of a sequence whose word an encoder's training predicts; 0 = all.",
-    "interleave": "Parts of the model on each stage of the pipeline.",
+    "interleave": "Parts of the model on each stage of the pipeline; in training.",
 }
 """Options that are whole numbers: fields of `Deployment`."""
 CHOICES = {

@@ -58,7 +58,8 @@ class Deployment:
         software: which operators are fused.
         dropout: training has dropout.
         predictions: of an encoder's training, tokens of a sequence whose word is predicted; 0 = all.
-        interleave: parts of the model that a pipeline stage has (arXiv 2104.04473, section 2.2).
+        interleave: parts of the model that a pipeline stage has in training (arXiv 2104.04473, section 2.2); with
+            more than one, micro_batches is a multiple of pp.
     """
 
     phase: ModelPhase = ModelPhase.PROMPT
@@ -117,7 +118,7 @@ class Deployment:
 
 
 POSITIVE = ("tp", "pp", "dp", "ep", "micro_batch", "micro_batches", "sequence", "interleave")
-ONLY_TRAINING = ("zero", "micro_batches", "recompute", "optimizer", "dropout", "predictions")
+ONLY_TRAINING = ("zero", "micro_batches", "recompute", "optimizer", "dropout", "predictions", "interleave")
 ZERO_STAGES = 3
 LARGEST = 1 << 24
 """Largest value of a number (no machine has more GPUs, no model more tokens)."""
@@ -157,6 +158,8 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     _check(how.pp > 1 or how.interleave == 1, "interleave", how.interleave, "1 with one stage of the pipeline")
     if how.interleave > 1:
         _check_divides("interleave", how.interleave, "layers of a stage", -(-model.layers // how.pp))
+        whole = not how.train or how.micro_batches % how.pp == 0  # fewer would not fill the stages (arXiv 2104.04473)
+        _check(whole, "micro_batches", how.micro_batches, f"a multiple of pp = {how.pp} with interleave")
     _check(0 <= how.predictions <= how.sequence, "predictions", how.predictions, f"0 to sequence = {how.sequence}")
     _check(not how.predictions or not model.causal, "predictions", how.predictions, "0: a decoder predicts all tokens")
     _check_experts(model, how)

@@ -45,6 +45,11 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
             "sequence = 4096: allowed is 2048 in generation: kv_length counts",
         ),
         ("llama-3-70b", {"interleave": 2}, "interleave = 2: allowed is 1 with one stage of the pipeline"),
+        ("llama-3-70b", {"pp": 4, "interleave": 2}, "interleave = 2: allowed is 1 without training"),
+        (
+            *("llama-3-70b", {"phase": ModelPhase.TRAIN, "pp": 4, "interleave": 2, "micro_batches": 6}),
+            "micro_batches = 6: allowed is a multiple of pp = 4 with interleave",
+        ),
         ("llama-3-70b", {"zero": 4, "phase": ModelPhase.TRAIN}, "zero = 4: allowed is 0 to 3"),
         ("llama-3-70b", {"tp": 8, "sequence_parallel": True, "sequence": 5}, "tp = 8: allowed is a divisor of tokens"),
     ],
