@@ -56,6 +56,7 @@ class KernelTexts:
         self.keys = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.queries = 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.head_dim = model.latent.key_dim if model.latent else model.head_dim
+        self.value_dim = model.latent.value_dim if model.latent else model.head_dim
         self.eager = how.software in (Software.EAGER, Software.EAGER_2019)
         self.fused = how.software == Software.FUSED
         self.megatron = how.software == Software.MEGATRON
@@ -141,7 +142,7 @@ class KernelTexts:
             "rotary",
             tokens=tokens,
             heads=self.heads,
-            kv_heads=self.kv_heads,
+            kv_heads=1 if self.model.latent else self.kv_heads,  # all heads share the part of a key that rotates
             head_dim=self.model.latent.rotary_dim if self.model.latent else self.model.head_dim,
             backward=backward,
         )
@@ -178,7 +179,7 @@ class KernelTexts:
         steps.append(("softmax", ATTENTION, self.softmax(rows)))
         if self.how.dropout:
             steps.append(("attention_dropout", ATTENTION, self._text("dropout", rows=rows, cols=self.keys)))
-        steps.append(("values", ATTENTION, self.matrix(self.queries, self.head_dim, self.keys, batch)))
+        steps.append(("values", ATTENTION, self.matrix(self.queries, self.value_dim, self.keys, batch)))
         return [*steps, *([] if self.fused else self._context_copy("context_copy"))]
 
     def _latent_attention(self) -> list[tuple[str, OperatorClass, str]]:
@@ -208,8 +209,8 @@ class KernelTexts:
         q, s, d = self.queries, self.keys, self.head_dim
         steps = [
             *(self._context_copy("context_copy_back") if self.eager else []),
-            ("values_scores", ATTENTION, self.matrix(q, s, d, batch)),
-            ("values_value", ATTENTION, self.matrix(s, d, q, batch)),
+            ("values_scores", ATTENTION, self.matrix(q, s, self.value_dim, batch)),
+            ("values_value", ATTENTION, self.matrix(s, self.value_dim, q, batch)),
         ]
         if self.how.dropout:
             text = self._text("dropout", rows=rows, cols=s, backward=True)

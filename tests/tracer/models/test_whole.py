@@ -211,6 +211,18 @@ def test_a_latent_cache_is_read_as_it_is():
     assert "kv_up" not in layer and "kv_up" in steps(Deployment(tp=8), load_model("deepseek-v3"))["expert layer"]
 
 
+def test_latent_heads_have_narrow_values_and_one_rotated_key():
+    """DeepSeek-V3 on 8 GPUs: 16 heads of 128 + 64 elements of queries and keys, 128 of values (arXiv 2405.04434)."""
+    model, how = load_model("deepseek-v3"), Deployment(phase=ModelPhase.TRAIN, tp=8, sequence=256, flash=False)
+    layer, back = steps(how, model)["expert layer"], steps(how, model)["expert backward"]
+    assert layer["scores"] == "gemm:m=256,n=256,k=192,batch=16,dtype=bf16"
+    assert layer["values"] == "gemm:m=256,n=128,k=256,batch=16,dtype=bf16"
+    assert back["values_scores"] == "gemm:m=256,n=256,k=128,batch=16,dtype=bf16"
+    assert back["values_value"] == "gemm:m=256,n=128,k=256,batch=16,dtype=bf16"
+    assert back["scores_key"] == "gemm:m=256,n=192,k=256,batch=16,dtype=bf16"
+    assert layer["rotary"] == "rotary:tokens=256,heads=16,kv_heads=1,head_dim=64,dtype=bf16"
+
+
 @pytest.mark.parametrize(
     ("zero", "gathers", "reductions"), [(0, 0, 32 + 1), (1, 0, 32 + 1), (2, 0, 4 * 33), (3, 4 * 64, 4 * 33)]
 )
