@@ -153,7 +153,8 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
         model.kv_heads % how.tp == 0 or how.tp % model.kv_heads == 0,
         *("tp", how.tp, f"a divisor or a multiple of kv_heads = {model.kv_heads}"),
     )
-    _check_divides("tp", how.tp, "intermediate", model.intermediate)
+    if model.dense_layers:
+        _check_divides("tp", how.tp, "intermediate", model.intermediate)
     _check_divides("pp", how.pp, "layers", model.layers, exact=False)
     _check(how.pp > 1 or how.interleave == 1, "interleave", how.interleave, "1 with one stage of the pipeline")
     if how.interleave > 1:
@@ -191,6 +192,11 @@ def _check_experts(model: ModelShape, how: Deployment) -> None:
     reason = f"(tp * dp = {group} must be a multiple of ep times the GPUs that share one expert, here {how.expert_cut})"
     allowed = f"{' or '.join(str(ep) for ep in right)} with tp = {how.tp} and dp = {how.dp} {reason}"
     _check(how.ep in right, "ep", how.ep, allowed)
+    width = model.experts.intermediate
+    reason = f"one whose {how.expert_cut} GPUs for an expert divide its width {width}"
+    _check(width % how.expert_cut == 0, "tp", how.tp, reason)
+    if model.experts.shared:
+        _check_divides("tp", how.tp, "the width of the shared experts", model.experts.shared * width)
 
 
 def _fits_experts(count: int, how: Deployment) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, check_deployment
 from tracer.models.memory import check_memory, local_weights, memory_need
+from tracer.models.shape import Experts
 from traces.errors import UserError
 from traces.units import GIB
 
@@ -57,6 +58,28 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
 def test_what_a_model_cannot_have_is_refused(model, change, message):
     with pytest.raises(UserError, match=message):
         check_deployment(load_model(model), replace(Deployment(), **change))
+
+
+@pytest.mark.parametrize(
+    ("experts", "how", "message"),
+    [
+        ({"intermediate": 100}, {"tp": 8}, "tp = 8: allowed is one whose 8 GPUs for an expert divide its width 100"),
+        (
+            *({"intermediate": 100, "shared": 1}, {"tp": 8, "ep": 8}),
+            "tp = 8: allowed is a divisor of the width of the shared experts = 100",
+        ),
+        ({"intermediate": 100}, {"tp": 8, "ep": 2}, ""),
+        ({"intermediate": 512, "shared": 3}, {"tp": 8}, ""),
+    ],
+)
+def test_the_width_of_experts_is_divided_in_whole_elements(experts, how, message):
+    """No layer has the ordinary MLP, so its width does not count."""
+    model = replace(load_model("llama-3-8b"), intermediate=1001, experts=Experts(count=8, per_token=2, **experts))
+    if message:
+        with pytest.raises(UserError, match=message):
+            check_deployment(model, Deployment(**how))
+    else:
+        check_deployment(model, Deployment(**how))
 
 
 @pytest.mark.parametrize(
