@@ -286,9 +286,10 @@ def _sum_rows(steps: Steps, name: str, tokens: int) -> None:
 def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, int, int]:
     """Tokens that this GPU routes, rows of each local expert that gets any, and their number.
 
-    The load is balanced (assumed): a GPU gets as many rows as it sends. Few tokens reach few experts.
+    The load is balanced (assumed): a GPU gets as many rows as it sends. Few tokens reach few experts. Where
+    tensor-parallel GPUs divide tokens unevenly, this one has most.
     """
-    tokens = max(1, how.tokens * how.expert_cut // how.tp)
+    tokens = -(-how.tokens * how.expert_cut // how.tp)
     chosen = tokens * model.mixture.per_token
     local = min(model.mixture.count // how.ep, chosen)
     return tokens, -(-chosen // local), local

@@ -201,6 +201,13 @@ def test_few_tokens_reach_few_experts(tokens, rows, experts):
     assert expert_rows(load_model("mixtral-8x7b"), Deployment(sequence=tokens)) == (tokens, rows, experts)
 
 
+@pytest.mark.parametrize(("sequences", "routed"), [(1, 1), (8, 1), (9, 2), (15, 2), (16, 2)])
+def test_the_gpu_with_most_tokens_counts(sequences, routed):
+    """8 GPUs with different experts divide the tokens: some of 15 have two."""
+    how = Deployment(phase=ModelPhase.GENERATE, tp=8, ep=8, micro_batch=sequences)
+    assert expert_rows(load_model("deepseek-v3"), how) == (routed, 1, 8 * routed)
+
+
 def test_a_latent_cache_is_read_as_it_is():
     """DeepSeek-V3 on 8 GPUs: 16 heads read 4096 rows of 512 + 64 values for each of 64 sequences, twice."""
     how = Deployment(phase=ModelPhase.GENERATE, tp=8, kv_length=4095, micro_batch=64)
