@@ -54,7 +54,7 @@ def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | N
     stage: layers with an ordinary MLP, and with experts; None = of the stage with most experts.
     """
     dense, sparse = stage or expert_stage(model, how)
-    others = (dense + sparse) * model.attention_weights // how.tp
+    others = (dense + sparse) * model.attention_weights_of(how.tp)
     others += dense * model.mlp_weights(model.intermediate) // how.tp + model.embedding_weights // how.tp
     if how.pp == 1 and not model.tied:
         others += model.vocab * model.hidden // how.tp

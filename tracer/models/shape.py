@@ -148,6 +148,15 @@ class ModelShape:
         up = self.latent.kv_rank * self.heads * (self.latent.plain_dim + self.latent.value_dim)
         return query + self.hidden * self.kv_width + up + output
 
+    def attention_weights_of(self, tp: int) -> int:
+        """Those on one of `tp` tensor-parallel GPUs: heads are divided, but each GPU has a whole head of keys and
+        values, and all have the down projections to latent ranks."""
+        if self.latent is None:
+            shared = 2 * self.hidden * max(self.head_dim, self.kv_heads * self.head_dim // tp)
+            return shared + self.hidden * (self.query_width + self.value_width) // tp
+        whole = self.hidden * (self.latent.query_rank + self.kv_width)
+        return whole + (self.attention_weights - whole) // tp
+
     def mlp_weights(self, intermediate: int) -> int:
         """Weights of an MLP with this inner width."""
         return (3 if self.gated else 2) * self.hidden * intermediate

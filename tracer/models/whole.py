@@ -120,8 +120,8 @@ def _layer_weights(model: ModelShape, how: Deployment, block: Block) -> int:
     """Weights of one layer on one GPU that the data-parallel group shares."""
     if block.name.startswith("expert"):
         shared = model.mixture.shared * model.expert_weights // how.tp
-        return model.attention_weights // how.tp + shared + model.hidden * model.mixture.count
-    return (model.attention_weights + model.mlp_weights(model.intermediate)) // how.tp
+        return model.attention_weights_of(how.tp) + shared + model.hidden * model.mixture.count
+    return model.attention_weights_of(how.tp) + model.mlp_weights(model.intermediate) // how.tp
 
 
 def _outer_weights(model: ModelShape, how: Deployment) -> int:

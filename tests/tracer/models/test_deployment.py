@@ -8,6 +8,7 @@ from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, check_deployment
 from tracer.models.memory import check_memory, local_weights, memory_need
 from tracer.models.shape import Experts
+from tracer.models.whole import make_schedule
 from traces.errors import UserError
 from traces.units import GIB
 
@@ -163,6 +164,28 @@ def test_all_gpus_together_hold_all_weights():
     for name in ("llama-3-70b", "mixtral-8x7b"):
         model = load_model(name)
         assert 8 * local_weights(model, Deployment(tp=8)).total == pytest.approx(model.weights, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "layer"),
+    [
+        # 64 heads and 8 of keys and values, of 128: on 16 GPUs 4 and one of each
+        ("llama-3-70b", 8, 8192 * 128 * (8 + 2 + 8)),
+        ("llama-3-70b", 16, 8192 * 128 * (4 + 2 + 4)),
+        # 128 heads; all GPUs project to 1536 + 512 + 64
+        ("deepseek-v3", 8, 7168 * 2112 + 1536 * 16 * 192 + 512 * 16 * 256 + 16 * 128 * 7168),
+    ],
+)
+def test_gpus_have_copies_of_what_heads_share(model, tp, layer):
+    """As in the schedule, whose GEMMs have these weights."""
+    shape, how = load_model(model), Deployment(tp=tp, sequence=128)
+    assert shape.attention_weights_of(tp) == layer
+    two, one = (local_weights(replace(shape, layers=number, experts=None), how).total for number in (2, 1))
+    assert two - one == layer + shape.mlp_weights(shape.intermediate) // tp
+    (block,) = (block for block in make_schedule(shape, how).forward if block.name == "layer")
+    names = ("qkv", "q_down", "q_up", "kv_down", "kv_up", "output")
+    sizes = [str(step.work).split(",")[1:3] for step in block.steps if step.name in names]
+    assert sum(int(n.removeprefix("n=")) * int(k.removeprefix("k=")) for n, k in sizes) == layer
 
 
 def test_a_stage_of_experts_needs_more_than_the_first_stage():
