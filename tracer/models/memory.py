@@ -113,9 +113,13 @@ def _layer_activation_bytes(model: ModelShape, how: Deployment, dense: bool) -> 
     masks = 2 * row if how.dropout else 0
     outside = (4 * row * element + masks) // whole  # inputs of two norms and of two linear layers, dropout masks
     width = model.query_width + model.kv_width + model.value_width
+    ranks = 0
+    if model.latent:  # keys and values of all heads; all GPUs have the latent ranks
+        width += model.query_width + model.value_width - model.kv_width
+        ranks = how.tokens * (model.latent.query_rank + model.kv_width) * element
     parts = 3 if model.gated else 2  # inputs of the activation and of the last linear layer
     width += parts * (model.intermediate if dense else model.mixture.shared * model.mixture.intermediate)
-    inside = how.tokens * width * element // how.tp
+    inside = ranks + how.tokens * width * element // how.tp
     if not dense:
         _, rows, local = expert_rows(model, how)
         # each row: the copy of its token that is the expert's input, and what an MLP of the expert's width keeps

@@ -124,11 +124,15 @@ def test_each_token_has_activations_in_all_its_experts(tp, dp, ep, cut):
 
 def test_a_stage_keeps_activations_of_plain_layers_and_of_experts():
     """DeepSeek-V3 has 3 layers with an MLP of 18432, then 8 of 256 experts of 2048 for each token, and a shared one.
-    Its 128 heads have queries of 192 and values of 128, its tokens 576 of keys and values."""
+    Its 128 heads have queries and keys of 192, values and outputs of 128; its tokens 1536 and 576 of the ranks."""
     how = Deployment(phase=ModelPhase.TRAIN, sequence=1024)
-    others = 4 * 7168 + 128 * 192 + 576 + 128 * 128
+    others = 4 * 7168 + 2 * 128 * (192 + 128) + 1536 + 576
     plain, experts = others + 3 * 18432, others + 3 * 9 * 2048 + 8 * 7168
     assert memory_need(load_model("deepseek-v3"), how).activations == 1024 * 2 * (3 * plain + 58 * experts)
+    one = memory_need(load_model("deepseek-v3"), replace(how, tp=8)).activations
+    others = 4 * 7168 + 2 * 16 * (192 + 128) + 1536 + 576
+    plain, experts = others + 3 * 18432 // 8, others + 3 * 9 * 2048 // 8 + 8 * 7168
+    assert one == 1024 * 2 * (3 * plain + 58 * experts)
 
 
 def test_zero_divides_state_gradients_and_weights_in_turn():
