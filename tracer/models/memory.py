@@ -88,12 +88,14 @@ def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> M
     mixed = how.dtype.bytes < MASTER_BYTES
     state = MOMENT_BYTES + (MASTER_BYTES if mixed else 0)
     kept = [weights.divided(how) if how.zero >= zero else weights.total for zero in (1, 2, 3)]
-    held = min(how.pp, how.micro_batches)
+    # passes of 1 / interleave of the layers that wait for their backward pass (arXiv 2205.05198, section 4.2.3)
+    held = how.pp * how.interleave + (how.pp - 1 if how.interleave > 1 else 0)
+    held = min(held, how.micro_batches * how.interleave)
     return MemoryNeed(
         kept[2] * how.dtype.bytes,
         kept[1] * GRADIENT_BYTES,
         kept[0] * state,
-        held * _activation_bytes(model, how, stage),
+        held * _activation_bytes(model, how, stage) // how.interleave,
         0,
     )
 

@@ -111,6 +111,15 @@ def test_activations_are_those_of_megatron():
         assert memory_need(model, how).activations == pytest.approx(model.layers * layer_bytes, rel=1e-6)
 
 
+@pytest.mark.parametrize(("interleave", "micro_batches", "held"), [(1, 64, 8), (3, 64, 8 + 7 / 3), (3, 8, 8)])
+def test_interleaved_stages_hold_activations_of_more_micro_batches(interleave, micro_batches, held):
+    """p (1 + (p - 1) / (p m)) with m parts of the model on each of p stages, at most all (arXiv 2205.05198, 4.2.3)."""
+    model = load_model("gpt-175b")
+    how = replace(TRAIN, pp=8, interleave=interleave, micro_batches=micro_batches)
+    one = memory_need(model, replace(TRAIN, pp=8)).activations
+    assert memory_need(model, how).activations == pytest.approx(held * one, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("tp", "dp", "ep", "cut"), [(1, 1, 1, 1), (1, 8, 8, 1), (4, 1, 1, 4), (4, 1, 4, 1), (4, 2, 4, 2)]
 )
