@@ -8,17 +8,17 @@ from tracer.models.shape import Experts, Latent, ModelShape, Norm
 from traces.errors import UserError
 
 NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers"),
-    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed"),
-    "intermediate": ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
-    "heads": ("num_attention_heads", "n_head"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model", "n_embed", "dim"),
+    "intermediate": ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "hidden_dim"),
+    "heads": ("num_attention_heads", "n_head", "n_heads", "num_heads"),
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "multi_query_group_num"),
     "vocab": ("vocab_size", "padded_vocab_size"),
-    "max_positions": ("max_position_embeddings", "n_positions", "seq_length"),
+    "max_positions": ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len"),
     "activation": ("hidden_act", "activation_function", "hidden_activation"),
     "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
     "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk"),
-    "shared_experts": ("n_shared_experts", "moe_num_shared_experts"),
+    "shared_experts": ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts"),
     "dense_layers": ("first_k_dense_replace", "moe_layer_start_index"),
 }
 """Our field -> its names in a config.json, the most common one first."""

@@ -1,0 +1,42 @@
+"""Families whose config.json has names of its own, and families whose layers are of several kinds."""
+
+import pytest
+
+from tracer.models.config_json import shape_of
+
+GPT_NEO = {
+    "model_type": "gpt_neo",
+    "hidden_size": 2048,
+    "num_layers": 24,
+    "num_heads": 16,
+    "intermediate_size": None,
+    "vocab_size": 50257,
+    "max_position_embeddings": 2048,
+    "activation_function": "gelu_new",
+}
+MPT_7B = {"model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "vocab_size": 50432, "max_seq_len": 2048}
+DISTILBERT = {
+    "model_type": "distilbert",
+    "dim": 768,
+    "n_layers": 6,
+    "n_heads": 12,
+    "hidden_dim": 3072,
+    "vocab_size": 30522,
+    "max_position_embeddings": 512,
+}
+
+
+@pytest.mark.parametrize(
+    ("raw", "million"), [(GPT_NEO, 1316), (MPT_7B, 6649), (DISTILBERT, 66.4)], ids=lambda value: str(value)[:30]
+)
+def test_every_family_with_a_rule_can_be_read(raw, million):
+    """Numbers of weights of the published checkpoints."""
+    assert shape_of(raw, "own", "config").weights / 1e6 == pytest.approx(million, rel=0.003)
+
+
+def test_shared_experts_of_kimi_linear_and_hunyuan_are_counted():
+    raw = {
+        "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1024, "hidden_act": "silu",
+        "num_experts": 8, "num_experts_per_token": 2, "moe_intermediate_size": 64, "num_shared_experts": 1,
+    }  # fmt: skip
+    assert shape_of(raw, "own", "config").mixture.shared == 1
