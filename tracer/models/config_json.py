@@ -63,10 +63,15 @@ other families are untied, as Llama, Mistral, Qwen, Phi and GPT-NeoX, which name
 family is that of the text."""
 OTHER_LAYERS = (
     "layer_types", "linear_num_key_heads", "ssm_cfg", "mamba_d_state", "attn_layer_period", "index_topk",
-    "attention_chunk_size", "state_size", "is_encoder_decoder", "encoder_layers",
+    "attention_chunk_size", "state_size", "is_encoder_decoder", "encoder_layers", "hybrid_override_pattern",
+    "layers_block_type", "block_types", "attn_type_list", "linear_attn_config", "lru_width",
 )  # fmt: skip
 """Fields of models that have layers of another kind (linear, sparse and chunked attention, state spaces, an encoder
 and a decoder)."""
+FULL = ("full_attention", "sliding_attention", "attention", 1)
+"""In a list with the kind of each layer: kinds that are simulated. MiniMax has 1 in `attn_type_list`, 0 is linear."""
+EXPERT_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "moe_layer_interval")
+"""Fields that say how many layers there are for each one with experts."""
 OTHER_FAMILIES = ("mamba", "mamba2", "falcon_mamba", "rwkv", "whisper", "t5", "bart")
 
 
@@ -133,11 +138,18 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
 def _refuse_other_layers(raw: dict[str, Any], where: str) -> None:
     for field in OTHER_LAYERS:
         kinds = raw.get(field)
-        if field == "layer_types" and isinstance(kinds, list):
-            kinds = [kind for kind in kinds if kind not in ("full_attention", "sliding_attention")]
+        if isinstance(kinds, list):
+            kinds = [kind for kind in kinds if kind not in FULL]
         if kinds:
             raise UserError(f"{where}: {field}: found layers of another kind; allowed are layers with full attention")
-
+    for field in (*EXPERT_STEPS, "mlp_only_layers"):
+        if raw.get(field) not in (None, 1, []):
+            raise UserError(
+                f"{where}: {field}: found layers with and without experts in turn; allowed are experts in all layers, "
+                f"or in all but the first ({NAMES['dense_layers'][0]})"
+            )
+    if raw.get("num_hidden_groups"):
+        raise UserError(f"{where}: num_hidden_groups: found layers that share weights; allowed are own weights")
     if str(raw.get("model_type", "")).lower() in OTHER_FAMILIES:
         raise UserError(
             f"{where}: model_type: found {raw['model_type']!r}; allowed are Transformers of one stack of layers"

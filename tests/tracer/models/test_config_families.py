@@ -3,6 +3,7 @@
 import pytest
 
 from tracer.models.config_json import shape_of
+from traces.errors import UserError
 
 GPT_NEO = {
     "model_type": "gpt_neo",
@@ -40,3 +41,31 @@ def test_shared_experts_of_kimi_linear_and_hunyuan_are_counted():
         "num_experts": 8, "num_experts_per_token": 2, "moe_intermediate_size": 64, "num_shared_experts": 1,
     }  # fmt: skip
     assert shape_of(raw, "own", "config").mixture.shared == 1
+
+
+PLAIN = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 1024, "hidden_act": "silu"}
+EXPERTS = PLAIN | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (PLAIN | {"hybrid_override_pattern": "M-M*"}, "hybrid_override_pattern: found layers of another kind"),
+        (PLAIN | {"block_types": ["recurrent", "attention"]}, "block_types: found layers of another kind"),
+        (PLAIN | {"layers_block_type": ["mamba", "attention"]}, "layers_block_type: found layers of another kind"),
+        (PLAIN | {"attn_type_list": [0, 0, 0, 1]}, "attn_type_list: found layers of another kind"),
+        (PLAIN | {"linear_attn_config": {"kda_layers": [1]}}, "linear_attn_config: found layers of another kind"),
+        (EXPERTS | {"decoder_sparse_step": 2}, "decoder_sparse_step: found layers with and without experts in turn"),
+        (EXPERTS | {"interleave_moe_layer_step": 2}, "interleave_moe_layer_step: found layers with and"),
+        (EXPERTS | {"mlp_only_layers": [3]}, "mlp_only_layers: found layers with and without experts in turn"),
+        (PLAIN | {"model_type": "albert", "num_hidden_groups": 1}, "num_hidden_groups: found layers that share"),
+    ],
+)
+def test_layers_of_several_kinds_are_refused(raw, message):
+    with pytest.raises(UserError, match=message):
+        shape_of(raw, "own", "config")
+
+
+def test_lists_and_steps_of_equal_layers_are_read():
+    full = {"attn_type_list": [1] * 4, "layer_types": ["full_attention"] * 4, "decoder_sparse_step": 1}
+    assert shape_of(EXPERTS | full | {"mlp_only_layers": [], "moe_layer_freq": 1}, "own", "config").layers == 4
