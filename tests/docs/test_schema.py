@@ -21,6 +21,7 @@ from traces.command.cli import main
 GEMM = "gemm:m=128,n=128,k=32,tile=64x64x32"
 LAYER = {
     "model_type": "llama",
+    "hidden_act": "silu",
     "hidden_size": 256,
     "intermediate_size": 512,
     "num_attention_heads": 4,

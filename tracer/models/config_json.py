@@ -113,7 +113,8 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         given["intermediate"] //= 2
     sizes = {field: value or 0 for field, value in given.items()}
     hidden, heads, latent = sizes["hidden"], sizes["heads"], _latent(raw, where)
-    activation = _activation(raw, where)
+    known = plain or first_qwen or family.startswith(GATED_FAMILIES)
+    activation = _activation(raw, where, known)
     return ModelShape(
         name=name,
         layers=sizes["layers"],
@@ -124,7 +125,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         head_dim=latent.value_dim if latent else _head_dim(raw, hidden, heads, where),
         vocab=sizes["vocab"],
         max_positions=given["max_positions"] or 2048,
-        gated=not plain and (activation in GATED or first_qwen or family.startswith(GATED_FAMILIES)),
+        gated=not plain and (activation in GATED or known),
         causal=family not in ENCODERS,
         norm=Norm.LAYERNORM if plain or ("layer_norm_epsilon" in raw and not first_qwen) else Norm.RMSNORM,
         rotary=family not in ADDED_POSITIONS,
@@ -156,8 +157,12 @@ def _refuse_other_layers(raw: dict[str, Any], where: str) -> None:
         )
 
 
-def _activation(raw: dict[str, Any], where: str) -> str:
-    found = next((str(raw[key]).lower() for key in NAMES["activation"] if raw.get(key)), "gelu")
+def _activation(raw: dict[str, Any], where: str, known: bool) -> str:
+    """known: the family says whether the MLP is gated. In others a file without the field could be either."""
+    found = next((str(raw[key]).lower() for key in NAMES["activation"] if raw.get(key)), "gelu" if known else "")
+    if not found:
+        first, *others = NAMES["activation"]
+        raise UserError(f"{where}: {first} is missing; also allowed: {', '.join(others)}")
     if found not in ACTIVATIONS:
         raise UserError(f"{where}: hidden_act: found {found!r}; allowed are {', '.join(ACTIVATIONS)}")
     return found

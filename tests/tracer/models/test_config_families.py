@@ -69,3 +69,12 @@ def test_layers_of_several_kinds_are_refused(raw, message):
 def test_lists_and_steps_of_equal_layers_are_read():
     full = {"attn_type_list": [1] * 4, "layer_types": ["full_attention"] * 4, "decoder_sparse_step": 1}
     assert shape_of(EXPERTS | full | {"mlp_only_layers": [], "moe_layer_freq": 1}, "own", "config").layers == 4
+
+
+def test_a_family_that_may_have_a_gate_says_so():
+    """Llama's default in Transformers is silu, a gate; read as GELU, Llama-2-7B had 5.3 billion weights."""
+    raw = {name: value for name, value in PLAIN.items() if name != "hidden_act"} | {"model_type": "llama"}
+    with pytest.raises(UserError, match="hidden_act is missing; also allowed: activation_function, hidden_activation"):
+        shape_of(raw, "own", "config")
+    assert shape_of(raw | {"hidden_act": "silu"}, "own", "config").gated
+    assert not shape_of(raw | {"model_type": "falcon"}, "own", "config").gated

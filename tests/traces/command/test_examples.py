@@ -24,6 +24,7 @@ PROGRAM = "import sys; from traces.command.cli import main; sys.exit(main())"
 
 TINY_MODEL = {
     "model_type": "llama",
+    "hidden_act": "silu",
     "hidden_size": 256,
     "intermediate_size": 512,
     "num_attention_heads": 4,
