@@ -49,6 +49,8 @@ ADDED_POSITIONS = (
     "albert", "distilbert",
 )  # fmt: skip
 """Families whose positions are added to the embedding."""
+SCORED_POSITIONS = ("bloom", "mpt", "deberta", "deberta-v2")
+"""Families whose positions change the scores of the attention: ALiBi, relative positions. Falcon-RW says `alibi`."""
 TIED = (
     "biogpt", "bloom", "cohere", "cohere2", "cohere2_moe", "cpmant", "ctrl", "ernie4_5", "ernie4_5_moe", "falcon",
     "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "gpt2",
@@ -113,6 +115,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         given["intermediate"] //= 2
     sizes = {field: value or 0 for field, value in given.items()}
     hidden, heads, latent = sizes["hidden"], sizes["heads"], _latent(raw, where)
+    scored = family in SCORED_POSITIONS or raw.get("alibi") is True
     known = plain or first_qwen or family.startswith(GATED_FAMILIES)
     activation = _activation(raw, where, known)
     return ModelShape(
@@ -128,7 +131,8 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         gated=not plain and (activation in GATED or known),
         causal=family not in ENCODERS,
         norm=Norm.LAYERNORM if plain or ("layer_norm_epsilon" in raw and not first_qwen) else Norm.RMSNORM,
-        rotary=family not in ADDED_POSITIONS,
+        rotary=family not in ADDED_POSITIONS and not scored,
+        scored=scored,
         bias=plain,
         tied=bool(raw.get("tie_word_embeddings", family in TIED)),
         latent=latent,

@@ -169,7 +169,7 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     generate = how.phase == ModelPhase.GENERATE
     positions = how.kv_length + 1 if generate else how.sequence
     _check(
-        model.rotary or positions <= model.max_positions,
+        not model.added or positions <= model.max_positions,
         *("sequence", positions, f"1 to max_positions = {model.max_positions}"),
     )
     _check(model.causal or not generate, "phase", how.phase, "train or prompt: an encoder")

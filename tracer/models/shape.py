@@ -48,6 +48,7 @@ class ModelShape:
         gated: the MLP multiplies two projections (SwiGLU, GeGLU).
         causal: a decoder; False = an encoder, in which every token sees all others.
         rotary: positions rotate queries and keys; False = positions are added to the embedding.
+        scored: instead of both, positions change the scores (ALiBi, DeBERTa), in no kernel of their own.
         bias: linear layers have a bias.
         latent, experts: None = ordinary attention, an ordinary MLP.
         tied: the output layer uses the weights of the embedding.
@@ -69,6 +70,7 @@ class ModelShape:
     causal: bool = True
     norm: Norm = Norm.LAYERNORM
     rotary: bool = False
+    scored: bool = False
     bias: bool = True
     tied: bool = True
     latent: Latent | None = None
@@ -98,8 +100,13 @@ class ModelShape:
         return (
             f"{self.weights / 1e9:,.3g} billion weights, {self.layers} layers, hidden {self.hidden:,}, "
             f"{self.heads} heads ({heads}),\n{mlp}, {self.norm}, {'decoder' if self.causal else 'encoder'}, "
-            f"{'rotary' if self.rotary else 'added'} positions"
+            f"{'rotary' if self.rotary else 'added' if self.added else 'scored'} positions"
         )
+
+    @property
+    def added(self) -> bool:
+        """Are learned positions added to the embedding?"""
+        return not self.rotary and not self.scored
 
     @property
     def query_width(self) -> int:
@@ -169,7 +176,7 @@ class ModelShape:
     @property
     def embedding_weights(self) -> int:
         """Weights of the embedding, with learned positions if the model has them."""
-        return (self.vocab + (0 if self.rotary else self.max_positions)) * self.hidden
+        return (self.vocab + (self.max_positions if self.added else 0)) * self.hidden
 
     @property
     def weights(self) -> int:

@@ -3,6 +3,8 @@
 import pytest
 
 from tracer.models.config_json import shape_of
+from tracer.models.deployment import Deployment
+from tracer.models.whole import make_schedule
 from traces.errors import UserError
 
 GPT_NEO = {
@@ -78,3 +80,16 @@ def test_a_family_that_may_have_a_gate_says_so():
         shape_of(raw, "own", "config")
     assert shape_of(raw | {"hidden_act": "silu"}, "own", "config").gated
     assert not shape_of(raw | {"model_type": "falcon"}, "own", "config").gated
+
+
+BLOOM = {"model_type": "bloom", "n_embed": 1024, "n_layer": 24, "num_attention_heads": 16, "vocab_size": 250880}
+
+
+@pytest.mark.parametrize("raw", [BLOOM, MPT_7B, BLOOM | {"model_type": "falcon", "alibi": True}])
+def test_positions_in_the_scores_rotate_nothing_and_have_no_weights(raw):
+    model = shape_of(raw, "own", "config")
+    assert (model.rotary, model.added) == (False, False)
+    assert "scored positions" in model.text
+    assert model.embedding_weights == model.vocab * model.hidden
+    schedule = make_schedule(model, Deployment(sequence=4096))
+    assert "rotary" not in [step.name for block in schedule.forward for step in block.steps]
