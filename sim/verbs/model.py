@@ -133,6 +133,9 @@ def model(
         return
     if name is None:
         raise UserError("model: found no name, allowed is NAME, the path of a config.json, or --list")
+    others = [each for each in chosen if each != SEQUENTIAL]
+    if others and not overlap:
+        raise UserError(f"--configuration: found {others[0]} with --no-overlap, allowed is {SEQUENTIAL}")
     if figure:
         check_figure(output_path(figure))
     shape = load_model(name)

@@ -322,3 +322,9 @@ def test_the_links_are_those_of_the_library_that_exchanges():
 def test_what_cannot_run_is_refused_before_anything_runs(options, message):
     with pytest.raises(UserError, match=message):
         verb.main(["--preset", "a100_80g", "--dtype", "bf16", *options], standalone_mode=False)
+
+
+def test_a_configuration_without_overlap_is_refused():
+    """It would not be simulated."""
+    result = CliRunner().invoke(verb, ["bert-large", "--no-overlap", "--configuration", "T3"])
+    assert "--configuration: found T3 with --no-overlap, allowed is Sequential" in str(result.exception)
