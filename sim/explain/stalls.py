@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sim.machine.stalls import OTHER_PC, Stall
+from sim.run.inputs import chosen_kernels
 from sim.run.result import RunResult
 from tracer.elf.line_table import LineTable, line_table
 from tracer.gemm.plan import PC_STEP, Site
 from tracer.kernels import kernel_text
 from traces.errors import UserError
-from traces.source import Prefill, TraceSource
+from traces.source import TraceSource
 
 WORDS = {
     Stall.DATA: "data",
@@ -103,22 +104,22 @@ def _place(pc: int, table: LineTable | None, instructions: bool) -> str:
     return f"pc {pc:#x}" if pc else ""
 
 
-def line_tables(binary: str, trace: TraceSource) -> dict[int, LineTable]:
-    """Number of a kernel of a trace -> its line table in a binary.
+def line_tables(binary: str, trace: TraceSource, numbers: tuple[int, ...] | None = None) -> dict[int, LineTable]:
+    """Number of a kernel of a run -> its line table in a binary.
+
+    Args:
+        numbers: kernels of the trace that the run had (`--kernels`); None = all.
 
     Raises:
         UserError: no kernel has one; the message gives the first reason.
     """
-    found, reasons, number = {}, [], 0
-    for command in trace.commands():
-        if isinstance(command, Prefill):
-            continue
-        info = command.info
+    found, reasons = {}, []
+    for number, kernel in enumerate(chosen_kernels(trace, numbers)):
+        info = kernel.info
         try:
             found[number] = line_table(binary, info.name, info.attributes.get("architecture"))
         except UserError as reason:
             reasons.append(str(reason))
-        number += 1
     if not found:
         raise UserError(reasons[0] if reasons else "--trace: no kernels")
     return found

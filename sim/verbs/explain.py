@@ -55,7 +55,6 @@ def explain_verb(
     if binary is not None and trace is None:
         raise UserError("--binary: needs --trace, whose program counters it names")
     source = None if trace is None else _opened(trace)
-    tables = {} if binary is None or source is None else line_tables(binary, source)
     opened = open_results(archive)
     with Meter("runs") as meter:
         settings = (checks, assumed, lambda done, whole: meter.update("explain", done, whole))
@@ -63,8 +62,10 @@ def explain_verb(
             run, title, found = _of_scenario(archive, settings)
         else:
             run = opened.run(number)
+            repeat, numbers = repeat_run(run, Store(), source), run.options.get("kernels")
+            tables = {} if binary is None or source is None else line_tables(binary, source, numbers)
             title = ", ".join(dict.fromkeys(kernel.name for kernel in run.kernels))
-            found = explain(run, repeat_run(run, Store(), source), checks, assumed, False, settings[2], tables)
+            found = explain(run, repeat, checks, assumed, False, settings[2], tables)
     if as_json:
         print_json({"archive": archive, "title": title} | explanation_dict(found))
         return

@@ -68,6 +68,12 @@ def test_samples_of_a_full_table_and_of_unknown_lines_have_a_place():
     }
 
 
+def test_a_run_of_some_kernels_has_their_line_tables():
+    trace = Trace(*(OneKernel(name, {"architecture": "sm_90"}) for name in ("bounded", "promised")))
+    found = line_tables(str(LINES), trace, [1])
+    assert {number: table.kernel for number, table in found.items()} == {0: "promised"}
+
+
 def test_a_binary_without_the_kernel_is_refused():
     with pytest.raises(UserError, match="no kernel absent"):
         line_tables(str(LINES), Trace(OneKernel("absent", {})))
