@@ -15,7 +15,7 @@ from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from sim.view.explain_tables import explanation_dict, show_explanation
 from sim.view.heading import run_heading
 from tracer.accelsim.reader import open_accelsim
-from tracer.verbs.by_line import show_by_line
+from tracer.verbs.by_line import print_by_line, traffic_by_line
 from traces.archive import open_archive
 from traces.command.meter import Meter
 from traces.command.output_format import with_format
@@ -55,7 +55,7 @@ def explain_verb(
     if binary is not None and trace is None:
         raise UserError("--binary: needs --trace, whose program counters it names")
     source = None if trace is None else _opened(trace)
-    opened = open_results(archive)
+    opened, by_line = open_results(archive), []
     with Meter("runs") as meter:
         settings = (checks, assumed, lambda done, whole: meter.update("explain", done, whole))
         if number is None and is_scenario(opened):
@@ -66,13 +66,15 @@ def explain_verb(
             tables = {} if binary is None or source is None else line_tables(binary, source, numbers)
             title = ", ".join(dict.fromkeys(kernel.name for kernel in run.kernels))
             found = explain(run, repeat, checks, assumed, False, settings[2], tables)
+    if binary is not None and source is not None:
+        by_line = traffic_by_line(source, binary, numbers=run.options.get("kernels"))
     if as_json:
-        print_json({"archive": archive, "title": title} | explanation_dict(found))
+        more = {} if binary is None else {"by_line": by_line}
+        print_json({"archive": archive, "title": title} | explanation_dict(found) | more)
         return
     print_text("\n".join([f"{title} on {run.preset.name}: {time_text(found.base.time_ps)}", *run_heading(run)]))
     show_explanation(found, run.preset)
-    if binary is not None and trace is not None:
-        show_by_line(trace, binary, None, False)
+    print_by_line(by_line)
 
 
 def _of_scenario(archive: str, settings: tuple) -> tuple[RunResult, str, Explanation]:

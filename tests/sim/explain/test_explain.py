@@ -19,8 +19,10 @@ from sim.run.store import Store, run_or_get
 from sim.scenario.archive import write_scenario
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.explain import explain_verb
-from tests.support.paths import SMALL_TRACE
+from tests.support.paths import BINARIES, SMALL_TRACE
 from tests.support.programs import small_preset
+from tests.support.schemas import check as check_schema
+from tracer.accelsim.reader import open_accelsim
 from tracer.gemm.raster import TileOrder
 from tracer.gemm.source import GemmKernel
 from tracer.kernels import make_kernel
@@ -141,6 +143,39 @@ def test_a_trace_is_needed_and_must_be_the_same(tmp_path):
     with pytest.raises(UserError, match="its fingerprint differs"):
         invoke(tmp_path / "a.h5", "--trace", other, "--checks", 0)
     assert invoke(tmp_path / "a.h5", "--trace", SMALL_TRACE, "--checks", 0, "--assumed", 0)["how_sure"] == "not checked"
+
+
+KERNEL = """\
+-kernel name = {name}
+-grid dim = (1,1,1)
+-block dim = (32,1,1)
+-binary version = 90
+-accelsim tracer version = 5
+
+#BEGIN_TB
+thread block = 0,0,0
+warp = 0
+insts = 2
+0050 ffffffff 0 STG.E 2 R2 R4 4 1 0x7f0000000000 4 0
+0070 ffffffff 0 EXIT 0 0 0
+#END_TB
+"""
+
+
+def test_lines_of_a_binary_for_a_trace_as_text(tmp_path):
+    for number, name in enumerate(("bounded", "promised"), 1):
+        (tmp_path / f"kernel-{number}.traceg").write_text(KERNEL.format(name=name))
+    (tmp_path / "kernelslist.g").write_text("kernel-1.traceg\nkernel-2.traceg\n")
+    case = KernelRun(preset=small_preset(), source=open_accelsim(tmp_path), kernels=(1,), interval_ps=1000)
+    write_results(tmp_path / "a.h5", case.execute())
+    asked = (tmp_path / "a.h5", "--trace", tmp_path, "--binary", BINARIES / "lines_sm90.cubin", "--checks", 0)
+    found = invoke(*asked, "--assumed", 0)
+    check_schema("explain", found)
+    (kernel,) = found["by_line"]
+    assert (kernel["kernel"], kernel["name"]) == (1, "promised")
+    assert {(line["line"], line["store_sectors"]) for line in kernel["lines"]} == {(52, 4), (53, 0)}
+    text = CliRunner().invoke(explain_verb, [*map(str, asked), "--assumed", "0"]).output
+    assert "kernel 1: promised" in text and "kernel 0" not in text
 
 
 @pytest.mark.parametrize("own_kernels", [False, True])
