@@ -97,5 +97,8 @@ def _source(run: RunResult, trace: TraceSource | None) -> TraceSource:
     if trace is None:
         raise UserError("explain: this run replayed a trace, which is not in the archive: name it with --trace")
     if trace.fingerprint() != run.trace_fingerprint:
-        raise UserError("--trace: found another trace than that of the run: its fingerprint differs")
+        raise UserError(
+            "--trace: its fingerprint differs from that of the run's trace: name the file that was run (text of "
+            "Accel-Sim and the archive imported from it have different fingerprints)"
+        )
     return trace

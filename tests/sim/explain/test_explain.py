@@ -19,7 +19,7 @@ from sim.run.store import Store, run_or_get
 from sim.scenario.archive import write_scenario
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.explain import explain_verb
-from tests.support.paths import BINARIES, SMALL_TRACE
+from tests.support.paths import BINARIES, SMALL_TRACE, SMALL_TRACE_TEXT
 from tests.support.programs import small_preset
 from tests.support.schemas import check as check_schema
 from tracer.accelsim.reader import open_accelsim
@@ -142,6 +142,8 @@ def test_a_trace_is_needed_and_must_be_the_same(tmp_path):
     other = SMALL_TRACE.parent / "gemm_512x512x256.h5"
     with pytest.raises(UserError, match="its fingerprint differs"):
         invoke(tmp_path / "a.h5", "--trace", other, "--checks", 0)
+    with pytest.raises(UserError, match="the archive imported from it"):
+        invoke(tmp_path / "a.h5", "--trace", SMALL_TRACE_TEXT, "--checks", 0)
     assert invoke(tmp_path / "a.h5", "--trace", SMALL_TRACE, "--checks", 0, "--assumed", 0)["how_sure"] == "not checked"
 
 
