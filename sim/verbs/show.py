@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from sim import results
-from sim.counters import unit_of_measure
+from sim.counters import COUNTERS, unit_of_measure
 from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
 from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, RunResult
 from sim.run.result import AT_ONCE
@@ -34,7 +34,7 @@ COLUMNS = (
 @click.option("--run", "number", type=int, help="Number of the run, counted from 0, if there are several.")
 @click.option(
     "--unit",
-    help="All counters of one unit (cu, lsu, l1, noc, l2, hbm, link, dma, tracker), summed over its instances.",
+    help=f"All counters of one unit that the run has ({', '.join(COUNTERS)}), summed over its instances.",
 )
 @click.option("--names", type=click.Choice(list(NAMES)), help="Counters under the names of another tool, per kernel.")
 @click.option("--energy", metavar="NAME", help=f"Energy by unit: {', '.join(energy_presets())}, or a .toml file.")
@@ -52,6 +52,8 @@ def show(
 
     For an archive of t3sim t3, --energy without --run compares the configurations.
     """
+    if sum(map(bool, (unit, names, energy))) > 1:
+        raise UserError("show: --unit, --names and --energy print different tables: give one of them")
     archive = results.open(result)
     if len(archive.runs) != 1 and number is None:
         if energy and is_scenario(archive) and not (unit or names or as_json):
@@ -66,12 +68,12 @@ def show(
         raise UserError(f"{result}: run {number or 0} has no kernels, therefore no counters")
     if names:
         _show_names(run, names, as_json)
+    elif unit:
+        _show_unit(run, unit, as_json)
     elif as_json:
         print_json(results_dict(run, energy or DEFAULT))
     elif energy:
         show_energy(run_energy(run, energy))
-    elif unit:
-        _show_unit(run, unit)
     else:
         show_results(run)
         print_text("\n".join([*_origin(archive, run), f"written by {run.writer}"]))
@@ -214,12 +216,19 @@ def show_results(results: RunResult) -> None:
     print_text(f"\n{origins_text(results.preset)}")
 
 
-def _show_unit(results: RunResult, unit: str) -> None:
+def _show_unit(results: RunResult, unit: str, as_json: bool) -> None:
     first = results.kernels[0]
     terms = [name.split(".") for name in first.totals]
     counters = [term[1] for term in terms if term[0] == unit and len(term) == 2]  # without those of single streams
     if not counters:
         raise ResultsError(f"unit {unit!r}: allowed are {', '.join(dict.fromkeys(term[0] for term in terms))}")
+    if as_json:
+        kernels = [
+            {"name": kernel.name} | {name: kernel.totals[f"{unit}.{name}"] for name in counters}
+            for kernel in results.kernels
+        ]
+        print_json({"unit": unit, "kernels": kernels})
+        return
     rows = [
         (name, *(kernel.totals[f"{unit}.{name}"] for kernel in results.kernels), unit_of_measure(name))
         for name in counters

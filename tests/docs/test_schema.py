@@ -87,6 +87,7 @@ OTHERS = {  # definition -> what runs before it, and the verb itself
     "presets": ("presets v100",),
     "show_names": (RAN, "show r.h5 --names nsight"),
     "show_study": (RAN, "merge r.h5 r.h5 -o both.h5", "show both.h5"),
+    "show_unit": (RAN, "show r.h5 --unit hbm"),
     "store_check": ("store check",),
     "store_list": (RAN, "store list"),
     "store_prune": ("store prune --bytes 1000000",),

@@ -189,6 +189,7 @@ def test_dram(tmp_path, capsys):
         (["show"], ["RESULT"]),
         (["show", "nothing.h5"], ["nothing.h5", "no such file"]),
         (["show", "result.h5", "--unit", "l9"], ["l9", "hbm"]),
+        (["show", "result.h5", "--unit", "hbm", "--names", "nsight"], ["--unit", "--names"]),
         (["show", "result.h5", "--colour"], ["--colour"]),
         (["trace", "info", "result.h5"], ["result.h5", "t3sim-results", "t3sim-trace"]),
         (["trace", "make", "gemm:m=0,n=1,k=1", "-o", "x.h5"], ["m = 0", "1 to "]),
