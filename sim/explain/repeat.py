@@ -42,6 +42,8 @@ def repeat_run(run: RunResult, store: Store, trace: TraceSource | None) -> Repea
     _check(run)
     if "edges" in run.input:
         raise UserError("explain: one run of a scenario; allowed is the whole archive of t3sim t3, or a run on one GPU")
+    if "cus" in run.options:
+        raise UserError("explain: kernels that ran at once (--beside); allowed is a run of one kernel after the other")
     source = _source(run, trace)
     kernels = run.options.get("kernels")
     description = KernelRun(

@@ -16,6 +16,7 @@ from sim.results import write_results
 from sim.run.run import KernelRun
 from sim.run.shares import shares
 from sim.run.store import Store, run_or_get
+from sim.run.together import TogetherRun
 from sim.scenario.archive import write_scenario
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.explain import explain_verb
@@ -145,6 +146,13 @@ def test_a_trace_is_needed_and_must_be_the_same(tmp_path):
     with pytest.raises(UserError, match="the archive imported from it"):
         invoke(tmp_path / "a.h5", "--trace", SMALL_TRACE_TEXT, "--checks", 0)
     assert invoke(tmp_path / "a.h5", "--trace", SMALL_TRACE, "--checks", 0, "--assumed", 0)["how_sure"] == "not checked"
+
+
+def test_kernels_at_once_are_refused(tmp_path):
+    sources = tuple(make_kernel("stream:flow=copy,buffer_bytes=65536") for _ in range(2))
+    write_results(tmp_path / "a.h5", TogetherRun(preset=small_preset(), sources=sources, cus=(2, 2)).execute())
+    with pytest.raises(UserError, match="at once"):
+        invoke(tmp_path / "a.h5", "--checks", 0)
 
 
 KERNEL = """\
