@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracer.accelsim.latency import Latency, latency_table
-from tracer.accelsim.tensor import tensor_shape
+from tracer.accelsim.tensor import mac_cost, tensor_shape
 from traces.schema import Cache, Pipe, Space
 
 MAX_SOURCES = 8
@@ -50,6 +50,7 @@ OPCODE = np.dtype(
         ("src_regs", "u1", MAX_SOURCES),  # registers read, beginning with each source
         ("latency", "u2"),
         ("macs", "u4"),  # TENSOR: multiply-accumulates of the warp
+        ("work", "u4"),  # TENSOR: multiply-accumulates of fp16 that take as long
     ],
     align=True,
 )
@@ -68,6 +69,7 @@ class Opcode(NamedTuple):
     latency: Latency
     macs: int
     known: bool
+    work: int = 0
 
 
 _LOADS = {"LDG": Space.GLOBAL, "LD": GENERIC, "LDL": Space.LOCAL, "LDS": Space.SHARED, "LDSM": Space.SHARED}
@@ -189,7 +191,8 @@ def _work(base: str, tokens: list[str]) -> Opcode:
         dst, sources = (2, (2,)) if base in ("F2F", "FRND") else ((1, (2,)) if base == "F2I" else (2, (1,)))
     elif base in ("LDC", "ULDC", "LDCU"):
         dst = _registers(access_bytes(tokens))
-    return Opcode(Action.COMPUTE, 0, Cache.DEFAULT, pipe, 0, dst, sources, latency, macs, base in _WORK)
+    work = max(1, round(macs * mac_cost(base, tokens))) if macs else 0
+    return Opcode(Action.COMPUTE, 0, Cache.DEFAULT, pipe, 0, dst, sources, latency, macs, base in _WORK, work)
 
 
 def classify(text: str) -> Opcode:
@@ -228,7 +231,7 @@ def classify(text: str) -> Opcode:
 
 def fill_record(record: np.void, opcode: Opcode, architecture: int) -> None:
     """Fill an OPCODE record from an Opcode, with the latency of an architecture."""
-    for name in ("action", "space", "cache", "pipe", "width_bytes", "dst_regs", "macs"):
+    for name in ("action", "space", "cache", "pipe", "width_bytes", "dst_regs", "macs", "work"):
         record[name] = getattr(opcode, name)
     record["src_regs"] = (*opcode.src_regs, *(1,) * MAX_SOURCES)[:MAX_SOURCES]
     record["latency"] = latency_table(architecture)[opcode.latency][0]

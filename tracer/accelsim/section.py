@@ -19,6 +19,7 @@ SECTION = np.dtype(
         ("order", "i8", PIPES),  # pipe of each, in order of first use
         ("count", "i8", PIPES),  # by pipe, as all that follow
         ("work", "i8", PIPES),
+        ("macs", "i8", PIPES),
         ("pc", "i8", PIPES),
         ("mask", "u8", PIPES),
         ("wait", "u8"),  # of the first instruction
@@ -32,7 +33,7 @@ U4_MAX = (1 << 32) - 1
 
 
 @compiled
-def add_work(section, instruction, pipe, macs, clock, wait):
+def add_work(section, instruction, pipe, opcode, clock, wait):
     """Add an instruction to the section. If no section is open, it begins a new one."""
     if section.pipes == 0:
         section.start = clock
@@ -45,10 +46,12 @@ def add_work(section, instruction, pipe, macs, clock, wait):
         section.pc[pipe] = instruction.pc
         section.mask[pipe] = 0
         section.work[pipe] = 0
+        section.macs[pipe] = 0
     section.count[pipe] += 1
     section.mask[pipe] |= np.uint64(instruction.mask)
     if instruction.mask:
-        section.work[pipe] += macs
+        section.work[pipe] += opcode.work
+        section.macs[pipe] += opcode.macs
 
 
 @compiled
@@ -91,6 +94,8 @@ def close_section(section, events, clock):
         event.cycles = min(max(left, count) if k == section.pipes - 1 else count, U4_MAX)
         left -= count
         event.work = min(section.work[pipe], U4_MAX)
+        if section.macs[pipe] != section.work[pipe]:
+            event.row_stride = section.macs[pipe]
         event.pc = section.pc[pipe]
         event.mask = section.mask[pipe]
         if k == 0:

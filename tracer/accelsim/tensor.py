@@ -13,6 +13,8 @@ _BITS = {
 }  # fmt: skip
 _DEFAULT_BITS = {"HMMA": 16, "IMMA": 8, "DMMA": 64, "BMMA": 1, "QMMA": 8, "OMMA": 4}
 WARPS_PER_GROUP = 4
+_COST = {64: 16.0, 32: 2.0, 16: 1.0, 8: 0.5, 4: 0.25, 1: 1 / 16}
+"""Bits of an operand -> time of a multiply-accumulate, relative to fp16: the peaks in the data sheet of A100."""
 
 
 def _shape(token: str) -> tuple[int, int, int] | None:
@@ -25,6 +27,13 @@ def _shape(token: str) -> tuple[int, int, int] | None:
         if token.startswith(prefix) and token[len(prefix) :].isdigit() and len(token) <= 6:
             return m, 8, int(token[len(prefix) :])
     return None
+
+
+def mac_cost(base: str, tokens: list[str]) -> float:
+    """Time of a multiply-accumulate, relative to fp16. Sparse instructions (SP) skip half of those of their shape."""
+    usual = _DEFAULT_BITS.get(base.replace("GMMA", "MMA"), 16)
+    bits = next((_BITS[token] for token in tokens if token in _BITS), usual)
+    return _COST[bits] * (0.5 if "SP" in tokens else 1.0)
 
 
 def tensor_shape(base: str, tokens: list[str]) -> tuple[int, tuple[int, ...], int]:

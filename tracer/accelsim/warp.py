@@ -119,9 +119,9 @@ def compute(builder, instruction, opcode, pipe, events):
     issue = max(board.clock + 1, board.earliest)
     if section.pipes and (board.wait != 0 or (builder.noted and instruction.noted)):
         close_section(section, events, issue)
-        add_work(section, instruction, pipe, opcode.macs, issue, board.wait)
+        add_work(section, instruction, pipe, opcode, issue, board.wait)
     else:
-        add_work(section, instruction, pipe, opcode.macs, board.clock + 1, board.wait)
+        add_work(section, instruction, pipe, opcode, board.clock + 1, board.wait)
     board.clock = issue
     write_result(board, instruction, opcode)
 

@@ -40,7 +40,7 @@ WORK = {  # opcodes that Accel-Sim has for every architecture: it stops at an un
 }  # fmt: skip
 TENSOR_BY_MACS = {
     256: "HMMA.884.F32.F32.STEP0", 512: "HMMA.884.F16.F16.STEP0", 1024: "HMMA.1688.F32", 2048: "HMMA.16816.F32",
-    4096: "HMMA.SP.16832.F32",
+    4096: "HMMA.16816.F32.TF32",
 }  # fmt: skip
 TENSOR_DEFAULT = "HMMA.16816.F32"
 PC_STEP = 16

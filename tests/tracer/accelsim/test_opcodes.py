@@ -4,7 +4,7 @@ import pytest
 
 from tracer.accelsim.latency import TABLE_OF, TABLES, Latency, latency_table, table_version
 from tracer.accelsim.opcodes import Action, access_bytes, classify
-from tracer.accelsim.tensor import tensor_shape
+from tracer.accelsim.tensor import mac_cost, tensor_shape
 from traces.schema import Pipe
 
 
@@ -78,3 +78,18 @@ def test_architectures_between_tables_take_the_older_one():
     assert latency_table(100) is TABLES[90]
     assert latency_table(61) is TABLES[60]
     assert latency_table(35) is TABLES[70]
+
+
+@pytest.mark.parametrize(
+    ("opcode", "cost"),
+    [
+        ("HMMA.16816.F32", 1), ("HMMA.884.F32.F32.STEP0", 1), ("HMMA.1688.F32.TF32", 2), ("HMMA.16816.F32.BF16", 1),
+        ("DMMA.884", 16), ("IMMA.16832.S8.S8", 0.5), ("IMMA.8832.S4.S4", 0.25), ("HMMA.SP.16832.F32", 0.5),
+        ("HGMMA.64x128x16.F32", 1), ("QGMMA.64x128x32.F32.E4M3.E4M3", 0.5), ("IGMMA.64x128x32.S8.S8", 0.5),
+    ],
+)  # fmt: skip
+def test_matrix_instructions_take_the_time_of_their_type(opcode, cost):
+    base, *tokens = opcode.split(".")
+    assert mac_cost(base, tokens) == cost
+    effect = classify(opcode)
+    assert effect.work == cost * effect.macs > 0
