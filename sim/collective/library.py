@@ -77,6 +77,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warps: of a channel. scratch_bytes: shared memory of each warp.
     pulls: receivers of a ring load from the senders with Simple.
     one_order: all rings of a node have the same order of GPUs (a switch, no mesh).
+    link_to_each: a GPU has a link to each other GPU, no switch: fewer GPUs use fewer links.
     """
 
     gpus: int
@@ -103,6 +104,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     direct: dict[str, Software]
     pulls: bool = False
     one_order: bool = True
+    link_to_each: bool = False
     nvls: dict[str, Software] = {}
     nvls_channels: int = 0
     tuned_nvls_share: float = 0.0
@@ -116,9 +118,14 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Of all network cards of a node."""
         return node_gpus * self.card_GB_per_s
 
-    def rates(self, node_gpus: int) -> Rates:
-        """What NCCL's estimate uses."""
-        links = (self.tuned_GB_per_s, self.tuned_ll_GB_per_s, self.tuned_ll128_channel_GB_per_s, self.channels)
+    def links_share(self, together: int) -> float:
+        """Share of a GPU's links that lead to GPUs of a collective. together: its GPUs in a node; one uses no link."""
+        return (together - 1) / (self.gpus - 1) if self.link_to_each and 1 < together < self.gpus else 1.0
+
+    def rates(self, node_gpus: int, together: int) -> Rates:
+        """What NCCL's estimate uses. together: GPUs of the collective in a node."""
+        links_GB_per_s = self.tuned_GB_per_s * self.links_share(together)
+        links = (links_GB_per_s, self.tuned_ll_GB_per_s, self.tuned_ll128_channel_GB_per_s, self.channels)
         cards = (self.cards_GB_per_s(node_gpus) * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
         trees = (self.tuned_tree_channel_GB_per_s, self.tuned_tree_ll128_channel_GB_per_s)
         return Rates(*links, *cards, *trees, self.tuned_post_us, self.tuned_plateau, self.one_order)
@@ -140,6 +147,7 @@ class Choice:
         row: name of the row of `library.toml`.
         channels: workgroups of the kernel; each keeps a CU.
         nodes: number of nodes.
+        together: its GPUs in a node; 0 = all that the row has.
     """
 
     row: str
@@ -147,6 +155,7 @@ class Choice:
     protocol: str
     channels: int
     nodes: int = 1
+    together: int = 0
 
     @property
     def warps(self) -> int:
@@ -235,7 +244,7 @@ def estimate_us(
 ) -> float:
     """NCCL's own estimate of the time. node_gpus: None = those of the row."""
     node_gpus = node_gpus or row.gpus
-    nodes, rates = -(-gpus // node_gpus), row.rates(node_gpus)
+    nodes, rates = -(-gpus // node_gpus), row.rates(node_gpus, min(gpus, node_gpus))
     if algorithm == NVLS:
         own = (row.tuned_GB_per_s, row.tuned_nvls_share, row.nvls_channels)
         return nvls_us(tables().tuning[NVLS], *own, kind, gpus, data_bytes)
@@ -299,7 +308,7 @@ def choose(
         )
     if channels is None:
         channels = _channels(row, own, kind, gpus, data_bytes, protocol)
-    return Choice(name, own, protocol, channels, nodes)
+    return Choice(name, own, protocol, channels, nodes, min(gpus, node_gpus))
 
 
 def choice_on(machine: Machine, kind: str, gpus: int, data_bytes: int, **given: Any) -> Choice:

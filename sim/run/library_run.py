@@ -364,7 +364,7 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
     source = f"sim/collective/library.toml, row {choice.row}, {choice.algorithm} {choice.protocol}"
     values: dict[str, tuple[Any, str]] = {
         "link.topology": (topology_of(row), "standard"),
-        "link.GB_per_s": (row.GB_per_s, "standard"),
+        "link.GB_per_s": (row.GB_per_s * row.links_share(choice.together), "standard"),
         "link.efficiency": (choice.software.efficiency or row.efficiency, "calibrated"),
         "link.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
         "link.credits": (CREDITS, "assumed"),

@@ -221,3 +221,17 @@ def test_an_exchange_over_nodes_that_the_user_sets_is_plain(node_gpus, made):
 def test_gpus_that_fill_no_nodes_are_refused(kind, gpus):
     with pytest.raises(UserError, match=f"found {gpus}"):
         choose("nccl_a100", kind, gpus, 4096)
+
+
+@pytest.mark.parametrize(("gpus", "links"), [(2, 1), (3, 2), (8, 7)])
+def test_gpus_with_a_link_to_each_other_use_those_that_lead_to_gpus_of_the_collective(gpus, links):
+    """MI300X: 64 GB/s each. Two GPUs share one."""
+    choice = choose("rccl_mi300x", "all_reduce", gpus, 1 << 28)
+    preset = library_preset(load_preset("mi300x"), choice)
+    assert preset.machine.link.GB_per_s == pytest.approx(64 * links)
+    assert row_of(choice.row).rates(8, gpus).links == pytest.approx(358.4 * links / 7)
+
+
+def test_a_message_between_two_gpus_with_one_link_is_not_faster_than_the_link():
+    asked = Collective(load_preset("mi300x"), "send_recv", 2, 1 << 24)
+    assert 30 < simulate_collective(asked).bus_GBps < 64
