@@ -77,6 +77,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warps: of a channel. scratch_bytes: shared memory of each warp.
     pulls: receivers of a ring load from the senders with Simple.
     one_order: all rings of a node have the same order of GPUs (a switch, no mesh).
+    message_channels: most of one message; 0 = no limit.
     link_to_each: a GPU has a link to each other GPU, no switch: fewer GPUs use fewer links.
     """
 
@@ -105,6 +106,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pulls: bool = False
     one_order: bool = True
     link_to_each: bool = False
+    message_channels: int = 0
     nvls: dict[str, Software] = {}
     nvls_channels: int = 0
     tuned_nvls_share: float = 0.0
@@ -329,6 +331,7 @@ def _channels(row: Row, algorithm: str, kind: str, gpus: int, data_bytes: int, p
         most = row.direct_channels
         while most * gpus > row.direct_channels and most > 1:  # as NCCL does (p2pTasksToPlan)
             most //= 2
+        most = min(most, row.message_channels or most)
         return messages_of(kind, gpus) * min(most, -(-data_bytes // (gpus * DIRECT_LEAST_BYTES)))
     most = row.nvls_channels if algorithm == NVLS else row.channels
     return max(1, min(most, data_bytes // tables().protocol[protocol].least_bytes))
