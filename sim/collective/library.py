@@ -77,6 +77,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warps: of a channel. scratch_bytes: shared memory of each warp.
     pulls: receivers of a ring load from the senders with Simple.
     one_order: all rings of a node have the same order of GPUs (a switch, no mesh).
+    tuning: protocol -> values of the library's estimate in place of NCCL's.
     message_channels: most of one message; 0 = no limit.
     link_to_each: a GPU has a link to each other GPU, no switch: fewer GPUs use fewer links.
     """
@@ -107,6 +108,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     one_order: bool = True
     link_to_each: bool = False
     message_channels: int = 0
+    tuning: dict[str, dict[str, float]] = {}
     nvls: dict[str, Software] = {}
     nvls_channels: int = 0
     tuned_nvls_share: float = 0.0
@@ -250,7 +252,7 @@ def estimate_us(
     if algorithm == NVLS:
         own = (row.tuned_GB_per_s, row.tuned_nvls_share, row.nvls_channels)
         return nvls_us(tables().tuning[NVLS], *own, kind, gpus, data_bytes)
-    tuned = tables().tuning[protocol]
+    tuned = msgspec.structs.replace(tables().tuning[protocol], **row.tuning.get(protocol, {}))
     if algorithm == TREE:
         return tree_us(tuned, rates, protocol, gpus, nodes, data_bytes)
     return ring_us(tuned, rates, protocol, kind, gpus, nodes, data_bytes)

@@ -145,6 +145,8 @@ def test_the_estimate_of_a_broadcast_on_a_mesh_has_a_hop_for_each_gpu(name):
     """Without sameChannels, and with the hop of a tree for Simple: 4.0 us, not 3.4. Two GPUs have one order."""
     row = row_of(name)
     hops = {"ll": (6.6, 0.6, 0.6), "ll128": (14, 1.9, 1.9), "simple": (8.4, 4.0, 3.4)}
+    if name == "rccl_mi300x":
+        hops = {"ll": (12, 0.8, 0.8), "simple": (17, 2.3, 2.1)}
     for protocol, (base_us, mesh_us, one_us) in hops.items():
         assert estimate_us(row, "broadcast", 8, 64, protocol) == pytest.approx(base_us + 8 * mesh_us, abs=0.02)
         assert estimate_us(row, "broadcast", 2, 64, protocol) == pytest.approx(base_us + one_us, abs=0.02)
@@ -229,7 +231,7 @@ def test_gpus_with_a_link_to_each_other_use_those_that_lead_to_gpus_of_the_colle
     choice = choose("rccl_mi300x", "all_reduce", gpus, 1 << 28)
     preset = library_preset(load_preset("mi300x"), choice)
     assert preset.machine.link.GB_per_s == pytest.approx(64 * links)
-    assert row_of(choice.row).rates(8, gpus).links == pytest.approx(358.4 * links / 7)
+    assert row_of(choice.row).rates(8, gpus).links == pytest.approx(48 * links)
 
 
 def test_a_message_between_two_gpus_with_one_link_is_not_faster_than_the_link():
@@ -242,3 +244,14 @@ def test_a_message_of_rccl_has_eight_channels():
     asked = (("all_to_all", 8, 64), ("all_to_all", 2, 16), ("send_recv", 2, 8))
     for kind, gpus, channels in asked:
         assert choose("rccl_mi300x", kind, gpus, 1 << 28).channels == channels
+
+
+def test_rccl_chooses_by_its_own_constants_and_never_takes_ll128():
+    """8 MI300X: 12 + 14 x 0.8 us and 8 % of 336 GB/s with LL, 17 + 14 x 2.1 us and all of it with Simple."""
+    switch = (17 + 14 * 2.1 - 12 - 14 * 0.8) / (14 / 8 * (1 / 26.88e3 - 1 / 336e3))
+    assert switch == pytest.approx(387_000, rel=0.01)
+    sizes = (0.99 * switch, 1.01 * switch, 4 << 20, 32 << 20)
+    found = [choose("rccl_mi300x", "all_reduce", 8, int(size)).protocol for size in sizes]
+    assert found == ["ll", "simple", "simple", "simple"]
+    with pytest.raises(UserError, match="protocol: found 'll128' for ring on rccl_mi300x"):
+        choose("rccl_mi300x", "all_reduce", 8, 1 << 20, protocol="ll128")
