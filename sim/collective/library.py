@@ -77,7 +77,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warps: of a channel. scratch_bytes: shared memory of each warp.
     pulls: receivers of a ring load from the senders with Simple.
     one_order: all rings of a node have the same order of GPUs (a switch, no mesh).
-    tuning: protocol -> values of the library's estimate in place of NCCL's.
+    tuning, protocol: protocol -> values in place of those of NCCL: of its estimate, of its data.
     message_channels: most of one message; 0 = no limit.
     link_to_each: a GPU has a link to each other GPU, no switch: fewer GPUs use fewer links.
     """
@@ -109,6 +109,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     link_to_each: bool = False
     message_channels: int = 0
     tuning: dict[str, dict[str, float]] = {}
+    protocol: dict[str, dict[str, int]] = {}
     nvls: dict[str, Software] = {}
     nvls_channels: int = 0
     tuned_nvls_share: float = 0.0
@@ -117,6 +118,9 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def values(self, algorithm: str) -> dict[str, Software]:
         """Protocol -> values."""
         return {RING: self.ring, DIRECT: self.direct, NVLS: self.nvls, TREE: self.ring}[algorithm]
+
+    def figures(self, protocol: str) -> Protocol:
+        return msgspec.structs.replace(tables().protocol[protocol], **self.protocol.get(protocol, {}))
 
     def cards_GB_per_s(self, node_gpus: int) -> float:
         """Of all network cards of a node."""
@@ -169,7 +173,7 @@ class Choice:
 
     @property
     def figures(self) -> Protocol:
-        return tables().protocol[self.protocol]
+        return row_of(self.row).figures(self.protocol)
 
     @property
     def software(self) -> Software:
@@ -336,7 +340,7 @@ def _channels(row: Row, algorithm: str, kind: str, gpus: int, data_bytes: int, p
         most = min(most, row.message_channels or most)
         return messages_of(kind, gpus) * min(most, -(-data_bytes // (gpus * DIRECT_LEAST_BYTES)))
     most = row.nvls_channels if algorithm == NVLS else row.channels
-    return max(1, min(most, data_bytes // tables().protocol[protocol].least_bytes))
+    return max(1, min(most, data_bytes // row.figures(protocol).least_bytes))
 
 
 def topology_of(row: Row) -> Topology:

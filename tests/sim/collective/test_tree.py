@@ -255,3 +255,12 @@ def test_rccl_chooses_by_its_own_constants_and_never_takes_ll128():
     assert found == ["ll", "simple", "simple", "simple"]
     with pytest.raises(UserError, match="protocol: found 'll128' for ring on rccl_mi300x"):
         choose("rccl_mi300x", "all_reduce", 8, 1 << 20, protocol="ll128")
+
+
+def test_the_256_threads_of_a_channel_of_rccl_need_half_the_bytes():
+    """RCCL: 256 x 8 bytes with LL, 256 x 64 with Simple, and 16 KiB of data in a step of LL."""
+    for protocol, least in (("ll", 2048), ("simple", 16384)):
+        found = choose("rccl_mi300x", "all_reduce", 8, 20 * least, protocol=protocol)
+        assert found.channels == 20
+    assert choose("rccl_mi300x", "all_reduce", 8, 4096, protocol="ll").figures.piece_bytes == 16384
+    assert choose("nccl_a100", "all_reduce", 8, 20 * 4096, protocol="ll").channels == 20
