@@ -104,6 +104,8 @@ def write_through(bank, cache_set, way, fifos, pool, request, now_ps):
 def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
     """Send the dirty sectors of `mask` to DRAM and make them clean. Returns their number.
 
+    They are data of the cache, whatever the policy of the request that drives them out.
+
     Reads: request. Writes: bank, cache_set, fifos, pool.
     """
     dirty = cache_set.way[way].dirty & mask
@@ -112,6 +114,7 @@ def write_back(bank, cache_set, way, mask, fifos, pool, request, now_ps):
     stream = Stream.COMPUTE_WRITE
     sent = to_dram(bank, fifos, pool, request, Op.WRITE, stream, line_of(cache_set, way), dirty, now_ps)
     sent.tag = -1
+    sent.cache = Cache.DEFAULT
     cache_set.way[way].dirty &= ~dirty & 15
     return sectors_in(dirty)
 

@@ -60,6 +60,21 @@ def test_a_store_that_leaves_l2_counts_no_more_for_its_tile(write):
     assert [(int(one["op"]), int(one["tag"])) for one in sent] == [(Op.WRITE, -1)]
 
 
+def test_what_is_written_back_is_data_of_the_cache_whoever_drives_it_out():
+    """A memory-side cache keeps it. An uncached request would leave nothing there."""
+    bench = BankBench("l2.write=back")
+    bench.drain = lambda: None
+    bench.ask(Access(0, Op.WRITE, LINE))
+    bench.step(0)
+    bench.ask(Access(1, Op.READ, LINE, cache=Cache.UNCACHED), CLOCK_PS)
+    bench.step(CLOCK_PS)
+    sent = [one for stream in Stream for one in bench.take(DRAM + stream)]
+    assert {(int(one["op"]), int(one["cache"])) for one in sent} == {
+        (Op.READ, Cache.UNCACHED),
+        (Op.WRITE, Cache.DEFAULT),
+    }
+
+
 def test_a_sector_that_is_overwritten_in_part_is_written_back_before():
     bench = BankBench("l2.write=back")
     bench.ask(Access(0, Op.WRITE, LINE, sectors=7, full=7))
