@@ -252,7 +252,7 @@ class DMA(Unit, frozen=True, kw_only=True):
     engines: int
     clock_MHz: float
     lines_per_clk: float  # reads issued, per engine
-    outstanding: int  # lines read and not yet on the link, per engine
+    outstanding: int  # lines whose data have not come, per engine; then they wait for the link (link.egress_fifo)
     setup_ps: int  # descriptor ready to first read
     start_ps: int  # the same for a copy that software starts: its command and its scheduling, before setup_ps
     policy: DmaPolicy

@@ -25,8 +25,8 @@ COUNTERS = {
     "descriptors": "DMA descriptors done",
     "lines": "lines read",
     "read_bytes": "bytes of the lines read, whole sectors",
-    "blocks": "reads that waited for room",
-    "out_max": "largest number of lines read and not yet on the link",
+    "blocks": "times that a read waited: for data of earlier reads, or for room",
+    "out_max": "largest number of lines whose data had not come",
 }
 """Counter fields of DMA and their meaning."""
 
@@ -38,7 +38,7 @@ DMA = np.dtype(
     [
         # constants
         ("line_ps", "i8"),  # from read to read
-        ("outstanding", "i8"),  # lines read and not yet on the link, at most
+        ("outstanding", "i8"),  # lines whose data have not come, at most
         ("setup_ps", "i8"),
         ("through_l2", "i8"),  # 1: its reads go to banks of L2
         ("request_ps", "i8"),  # to the memory controller, or to L2
@@ -58,7 +58,7 @@ DMA = np.dtype(
         ("contributors", "i8"),
         ("began_ps", "i8"),  # when the current tile (or the last one) was taken
         ("last_tag", "i8"),  # current tile, or the last one
-        ("out", "i8"),  # lines read and not yet on the link
+        ("out", "i8"),  # lines whose data have not come
         # counters
         ("descriptors", "i8"),
         ("lines", "i8"),
@@ -186,5 +186,5 @@ def dma_answer(dma, port, fifos, pool, data, op):
     place.wavefront, place.share = data.wavefront, 0
     if dma.out == dma.outstanding and data.ready_ps > dma.next_ps:
         dma.next_ps = np.int64(data.ready_ps)
-        dma.blocks += 1
+        dma.blocks += dma.tag >= 0
     dma.out -= 1

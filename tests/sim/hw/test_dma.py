@@ -165,6 +165,15 @@ def test_reads_in_flight_are_bounded():
     assert bench.record[0]["out_max"] == 3 and bench.record[0]["blocks"] == 1
 
 
+def test_an_engine_without_a_tile_does_not_wait():
+    """Its only read is under way, and no other one has to wait for the data. They wait for the link."""
+    bench = DmaBench((1 << 20, 1, LINE_BYTES, 1024), "dma.outstanding=1")
+    bench.load()
+    assert len(bench.read_all()) == 1 == bench.record[0]["out"]
+    bench.answer(ready_ps=9000)
+    assert (bench.record[0]["out"], bench.record[0]["blocks"], len(bench.fifo.held(LINES))) == (0, 0, 1)
+
+
 def test_a_read_needs_a_place_for_its_data_before_the_link():
     """Four places, one of them taken by a line that waits for the link, one kept for a read on its way."""
     bench = DmaBench(TILE_SHAPE, lines=4)
