@@ -8,8 +8,8 @@ part is ready, or with the last counter the whole tile (`Granularity`). This fil
 
 The first local store of a tile asks for its entry. The grant reaches the CU a lookahead of the engine later. If the set
 is full, the store waits in the CU. One entry is reserved for every earlier workgroup that has not stored yet, so the
-oldest workgroup can always continue. Updates that arrive
-are never held. If they come before the local stores and no entry is free, memory keeps their count at no cost (D21).
+oldest workgroup can always continue. Updates that arrive are never held. If they come before the local stores, they
+take no entry: memory keeps their count at no cost (D21).
 """
 
 import math
@@ -28,7 +28,7 @@ COUNTERS = {
     "wavefronts": "wavefront counters that reached their thresholds",
     "begun": "tiles that got an entry",
     "stalls": "workgroups that waited because no entry was free",
-    "spilled": "tiles whose first update arrived while no entry was free",
+    "spilled": "tiles whose first update arrived while as many tiles as entries had some, not all, of theirs",
     "live_max": "largest number of tiles with some, not all, of their updates",
 }
 """Counter fields of TRACKER and their meaning."""
@@ -57,7 +57,7 @@ TRACKER = np.dtype(
         ("triggers", "i8"),  # tiles that have all their updates
         ("wavefronts", "i8"),  # counters that reached their thresholds
         ("stalls", "i8"),  # workgroups that waited because no entry was free
-        ("spilled", "i8"),  # tiles whose first update arrived while no entry was free
+        ("spilled", "i8"),  # tiles whose first update arrived while `live` had reached `entries`
         ("live_max", "i8"),
         ("last_ps", "i8"),  # of the last trigger
         ("begun", "i8"),

@@ -189,6 +189,15 @@ def test_arrivals_are_never_held_and_are_spilled_where_no_entry_is_free():
     assert bench.grant(0)
 
 
+def test_an_arrival_takes_no_entry():
+    """The only entry goes to the tile whose local stores begin, though another tile has some of its updates."""
+    bench = TrackerBench(2, "tracker.entries=1", "tracker.ways=1")
+    bench.count(1, port=0)
+    assert bench.record[0]["used"].sum() == 0 == bench.record[0]["spilled"] and bench.grant(0)
+    bench.count(0)
+    assert bench.record[0]["used"].sum() == 1 and bench.record[0]["live"] == 2
+
+
 def test_without_limit_nothing_waits_and_nothing_is_spilled():
     bench = TrackerBench(40, "tracker.entries=0")
     assert all(bench.grant(tile) for tile in reversed(range(40)))
