@@ -215,7 +215,7 @@ class Link(Unit, frozen=True, kw_only=True):
     topology: Topology
     GB_per_s: float  # of one direction
     efficiency: float  # share of GB_per_s for packets
-    latency_ps: int  # first bit out to last bit in, unloaded
+    latency_ps: int  # last bit out to last bit in; a packet takes its bytes at the rate of the link before
     header_bytes: int  # of each packet; a packet is one line
     egress_fifo: int  # packets waiting before a link, for the CUs and for the DMA engines each
     credits: int  # packets on the way or in the receiver's buffer
@@ -228,7 +228,7 @@ class Network(Unit, frozen=True, kw_only=True):
     node_gpus: int  # of a node, in the order of their numbers; 0 = all GPUs; of a library: those of its row
     GB_per_s: float  # of one direction
     efficiency: float  # share of GB_per_s for packets
-    latency_ps: int  # first bit out to last bit in, unloaded
+    latency_ps: int  # last bit out to last bit in; a packet takes its bytes at the rate of the link before
     header_bytes: int  # of each packet; a packet is one line
     credits: int  # packets on the way or in the receiver's buffer
 
