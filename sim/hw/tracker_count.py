@@ -51,8 +51,8 @@ def tracker_count(tracker, space, tiles, wavefronts, gates, released, chunk_left
     """Count one update, tracked store or collective write that a channel has taken at now_ps.
 
     Args:
-        released: i8[descriptors, 4], ring of (tag, wavefront or -1, ready_ps, number of the tile's send), in the order
-            in which they became ready.
+        released: i8[descriptors, 5], ring of (tag, wavefront or -1, ready_ps, number of the tile's send, descriptors of
+            the command that begins with it: COMMAND), in the order in which they became ready.
         chunk_left: i8[chunks], tiles of each chunk that have not triggered.
 
     Returns:
