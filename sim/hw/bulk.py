@@ -50,24 +50,24 @@ def bulk_start(bulk, leaving, cu, lsu, warps, w, event, base, tag, wavefront, ou
     if event.space == Bulk.STORE or event.space == Bulk.REDUCE:
         number = space_of(output.space, canonical(base & -LINE_BYTES))
     if number < 0:
-        copy = _take_in(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps)
+        copy = _take_in(bulk, lsu, warps, w, event, base, tag, wavefront, now_ps)
         _signal(copy, cu, lsu, warps, w, event)
         return
     tag, share = tile_of(output.space[number], tag)
     tile = output.tiles[tag]
     if tile.routed == 1 and tile.stay == 0:
-        copy = _take_in(leaving, cu, lsu, warps, w, event, base, tag, wavefront, now_ps)
+        copy = _take_in(leaving, lsu, warps, w, event, base, tag, wavefront, now_ps)
         bulk.leaving += 1
         copy.send, copy.link = tile.first_store, 1 + output.sends[tile.first_store].port
     else:
-        copy = _take_in(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps)
+        copy = _take_in(bulk, lsu, warps, w, event, base, tag, wavefront, now_ps)
     copy.share = share
     if tile.routed == 1:
         copy.routed, copy.op, copy.cache, copy.contributors = 1, tile.op, Cache.UNCACHED, 1
 
 
 @compiled
-def _take_in(bulk, cu, lsu, warps, w, event, base, tag, wavefront, now_ps):
+def _take_in(bulk, lsu, warps, w, event, base, tag, wavefront, now_ps):
     """Put the bulk copy of warp w into the ring of a unit. Returns its COPY."""
     copy = bulk.copy[bulk.tail & (MAX_LOADS - 1)]
     bulk.tail += 1
