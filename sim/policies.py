@@ -7,7 +7,7 @@ class CacheIndex(IntEnum):
     """How a line address selects a set, an L2 bank or a channel."""
 
     INTERLEAVE = 0  # low-order bits
-    HASH = 1  # low-order bits plus all higher bits, XOR-folded: power-of-two strides spread
+    HASH = 1  # low-order bits plus all higher bits, XOR-folded: power-of-two strides spread; of sets: as SCATTER
     SCATTER = 2  # low-order bits plus the higher bits, mixed by a multiplication: any stride spreads
 
 
