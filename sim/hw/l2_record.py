@@ -18,7 +18,7 @@ COUNTERS = {
     "atomic_miss_sectors": "of them, requested from DRAM",
     "uncached_read_sectors": "reads passed through to DRAM",
     "uncached_write_sectors": "writes and updates passed through to DRAM",
-    "writeback_sectors": "dirty sectors written back by eviction",
+    "writeback_sectors": "dirty sectors written back by eviction, or before an uncached access",
     "flush_sectors": "dirty sectors written back by a flush",
     "requests_served": "requests taken from the crossbar",
     "blocked_ps": "time in which the oldest request could not be taken",
@@ -97,7 +97,7 @@ L2_BANK = host_record(
         ("atomic_miss_sectors", "i8"),
         ("uncached_read_sectors", "i8"),
         ("uncached_write_sectors", "i8"),  # writes and updates that passed through
-        ("writeback_sectors", "i8"),  # evicted dirty sectors
+        ("writeback_sectors", "i8"),  # dirty sectors evicted, or written back before an uncached access
         ("flush_sectors", "i8"),  # written back by a flush
         ("requests_served", "i8"),
         ("copy_requests", "i8"),

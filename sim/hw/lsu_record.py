@@ -24,7 +24,7 @@ LOAD = np.dtype(
 COUNTERS = {
     "line_requests": "lines of warp events taken in, loads and stores",
     "blocked_ps": "time with a current event and no room for its next line",
-    "atomic_sectors": "sectors of atomics and reductions, which pass L1",
+    "atomic_sectors": "sectors of atomics, reductions and near-memory updates, which pass L1",
 }
 """Counter fields of LSU and their meaning."""
 
