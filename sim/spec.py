@@ -262,7 +262,8 @@ class MCA(Unit, frozen=True, kw_only=True):
     """Communication-aware memory-controller arbitration (T3): thresholds in 32-byte queue entries.
 
     The threshold is `strict` where the mean occupancy of the DRAM queues in the kernel's first stage is at least
-    `strict_from` (a share of the queue), else `medium`, `loose`, or no limit.
+    `strict_from` (a share of `hbm.queue_entries`), else `medium`, `loose`, or no limit. With split queues the occupancy
+    and the threshold count the entries of both, while `hbm.queue_entries` is the size of one.
     """
 
     threshold: int  # of arbiter = "mca_fixed"
