@@ -17,11 +17,14 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from math import gcd
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from sim.collective.chunks import Chunks
-from sim.collective.space import Region
+from sim.collective.space import Region, Send
+from sim.hw.request import Op
+from sim.spec import Granularity
 from traces.errors import UserError, error_in_file
 
 FUNCTIONS = ("distances", "fused_regions")
@@ -71,12 +74,18 @@ class OwnPlan:
         """Regions of a GPU's output: the destinations of the stores into each part of it.
 
         Raises:
-            UserError: the function does not return Regions.
+            UserError: the function does not return Regions, or a field of one has a value that no plan of T3 has.
         """
         found = self._called("fused_regions", chunks, gpu)
         if not isinstance(found, Sequence) or not all(isinstance(region, Region) for region in found):
             raise UserError(f"{self.name}: fused_regions: found {found!r}, allowed is a list of sim.collective.space."
                             "Region")  # fmt: skip
+        for number, region in enumerate(found):
+            for field, value, allowed in _wrong_fields(region, chunks.tiles):
+                raise UserError(
+                    f"{self.name}: fused_regions: region {number} of GPU {gpu}: {field}: found {value!r}, allowed is "
+                    f"{allowed}"
+                )
         return list(found)
 
     def _called(self, function: str, *arguments: Any) -> Any:
@@ -87,6 +96,40 @@ class OwnPlan:
             raise
         except BaseException as error:  # it is the user's file: SystemExit too is a mistake in it
             raise error_in_file(self.path, self.name, error, function) from None
+
+
+def _wrong_fields(region: Region, tiles: int) -> list[tuple[str, Any, str]]:
+    """Fields of a region with values that no fused reduce-scatter has: name, value, what is allowed.
+
+    Nothing adds receive buffers, no kernel polls, and the switch has no port of its own in a plan file.
+    """
+    to, sends, operations = region.to, region.sends, (Op.WRITE, Op.UPDATE)
+    sent = [one for group in (to, sends) if isinstance(group, Sequence) for one in group if isinstance(one, Send)]
+    operation = "Op.WRITE or Op.UPDATE"
+    checks = [
+        *((name, getattr(region, name), _whole(getattr(region, name)), "a tile") for name in ("first", "end")),
+        ("expects", region.expects, _whole(region.expects), "the number of contributions"),
+        ("chunk", region.chunk, _whole(region.chunk, tiles), f"a whole number from 0 to {tiles - 1}"),
+        ("gate", region.gate, region.gate is None or _whole(region.gate, tiles), f"None or 0 to {tiles - 1}"),
+        ("to", to, _all_are(to, (int, Send)), "a tuple of distances or Sends"),
+        ("sends", sends, _all_are(sends, (Send,)), "a tuple of Sends"),
+        ("op", region.op, region.op in operations, operation),
+        ("granularity", region.granularity, region.granularity in list(Granularity), "one of Granularity"),
+        *((name, getattr(region, name), not getattr(region, name), "False") for name in ("polled", "adds", "alone")),
+        *(("Send.to", send.to, isinstance(send.to, int), "a distance") for send in sent),
+        *(("Send.op", send.op, send.op in operations, operation) for send in sent),
+        *(("Send.first", send.first, send.first is None or _whole(send.first), "None or a tile") for send in sent),
+        *(("Send.slot", send.slot, send.slot is None, "None: nothing adds receive buffers") for send in sent),
+    ]
+    return [(name, value, allowed) for name, value, good, allowed in checks if not good]
+
+
+def _whole(value: Any, end: int = 1 << 31) -> bool:
+    return isinstance(value, Integral) and 0 <= value < end
+
+
+def _all_are(values: Any, kinds: tuple[type, ...]) -> bool:
+    return isinstance(values, Sequence) and all(isinstance(one, kinds) for one in values)
 
 
 def load_plan(path: str | Path) -> OwnPlan:
