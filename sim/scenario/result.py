@@ -108,7 +108,7 @@ class ScenarioResult:
         problem, kernel, gpus: the workload.
         runs: RUNS name -> RunResult.
         output_bytes: size of the output of one GPU (D).
-        zeroing_bytes: writes that clear the output before a fused GEMM; not included in any configuration.
+        zeroing_bytes: writes that clear the output before a fused GEMM, mean over the GPUs; in no configuration.
         interval_ps: of the time series of the runs, 0 = none.
         plan_sha256: of a user's plan, "" = the plan of the machine's topology.
         input: the workload as plain values: the GEMM, the number of GPUs, the chunks.

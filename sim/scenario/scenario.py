@@ -337,8 +337,9 @@ def assemble(
     """Compute the configurations from finished runs. runs: RUNS name -> result."""
     tiles, topology = scenario.source().output_tiles(), scenario.own or scenario.preset.machine.link.topology
     tile_bytes = tiles["runs"] * -(-tiles["run_bytes"] // SECTOR_BYTES) * SECTOR_BYTES
-    updated = [each for each in fused_regions(scenario.cut(), 0, topology) if each.stays and each.op == Op.UPDATE]
-    zeroing = sum(int(tile_bytes[region.first : region.end].sum()) for region in updated)
+    regions = [each for gpu in range(scenario.gpus) for each in fused_regions(scenario.cut(), gpu, topology)]
+    updated = [region for region in regions if region.stays and region.op == Op.UPDATE]
+    zeroing = sum(int(tile_bytes[region.first : region.end].sum()) for region in updated) // scenario.gpus
     whole = ScenarioResult(
         *(scenario.preset, scenario.problem, scenario.kernel, scenario.gpus, dict(runs)),
         *(int(tile_bytes.sum()), zeroing),

@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.results import RunResult
 from sim.run.shares import bounded_by, shares, tera_flop_per_s
-from sim.scenario.result import ALL_CONFIGURATIONS, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, T3, T3_MCA, TRAFFIC
 from sim.view.heading import origins_text, run_heading
 from traces.command.tables import print_table, print_text
 from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, time_text
@@ -25,7 +25,7 @@ BURST = 0.8
 """An interval of the time series with more than this share of the peak of DRAM counts as a burst."""
 NOTE = (
     "A fused kernel has one time for GEMM and RS, which overlap. The writes that\n"
-    "clear the output before it ({cleared} MB) are not included."
+    "clear the output before it ({cleared}) are not included."
 )
 
 
@@ -34,19 +34,24 @@ def show_scenario(row: RunResult, runs: Runs) -> None:
     preset, given = row.preset, row.options
     head = (
         f"GEMM {given['m']} x {given['n']} x {given['k']} on each of {given['gpus']} GPUs, "
-        f"output {given['output_bytes'] / MEGA:,.1f} MB"
+        f"output {_size(given['output_bytes'])}"
     )
     print_text("\n".join([f"{preset.name}: {preset.title}", head, *run_heading(row), ""]))
     names = [name for name in ALL_CONFIGURATIONS if f"{name}.time_ns" in row.figures]
     print_table("Time, us", ("configuration", *TIMES, "speed-up", "exact"), [_time_row(name, row) for name in names])
     print_text("exact: the ledger found every contribution exactly once\n")
     _show_traffic({name: _traffic(name, row) for name in names})
-    print_text(NOTE.format(cleared=f"{given['zeroing_bytes'] / MEGA:,.1f}") + "\n")
+    print_text(NOTE.format(cleared=_size(given["zeroing_bytes"])) + "\n" if {T3, T3_MCA} & {*names} else "")
     shown = ("run", "us", "TFLOP/s", *SHOWN, "bounded by")
     print_table("Runs: time, rate, percent of each peak", shown, [_run_row(name, run) for name, run in runs.items()])
     _show_fused(runs)
     faults = [f"{name}: ledger: {fault}" for name, run in runs.items() for fault in run.wrong]
     print_text("\n".join(["", *faults, origins_text(preset)]))
+
+
+def _size(data_bytes: int) -> str:
+    scale, unit = (MEGA, "MB") if data_bytes >= MEGA else (KILO, "KB")
+    return f"{data_bytes / scale:,.1f} {unit}"
 
 
 def _time_row(name: str, row: RunResult) -> tuple[object, ...]:
@@ -147,7 +152,7 @@ WHY: dict[str, Callable[[RunResult, Runs], str]] = {
     f"time above {BURST:.0%} of DRAM": _bursts,
     "highest use of DRAM": _highest,
     "tiles in the Tracker": lambda run, _: (
-        f"at most {run.figures['tracker_live_max']:,} of {run.preset.machine.tracker.entries:,}"
+        f"at most {run.figures['tracker_live_max']:,} of {run.preset.machine.tracker.entries or 'no limit'}"
     ),
     "stores that it stopped": lambda run, _: f"{run.figures['tracker_stalls']:,}",
     "tiles that it spilled": lambda run, _: f"{run.figures['tracker_spilled']:,}",

@@ -123,6 +123,12 @@ def test_without_a_ring_only_the_own_chunk_is_cleared():
     assert found.zeroing_bytes == found.output_bytes // 3
 
 
+def test_zeroing_is_the_mean_of_gpus_with_chunks_of_different_sizes():
+    """Each GPU clears all but its first chunk, and each chunk is the first of one GPU."""
+    found = assemble(replace(CASE, chunks=chunks_of((1, 1, 7))), MADE)
+    assert found.zeroing_bytes == found.output_bytes * 2 // 3
+
+
 @pytest.mark.parametrize("arbiter", ["mca_fixed", "compute_first"])
 def test_an_arbiter_in_place_of_mca_is_that_of_t3_mca_only(arbiter):
     other = replace(CASE, preset=small_preset(LIBRARY_ROW, f"hbm.arbiter={arbiter}"))
