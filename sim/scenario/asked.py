@@ -6,6 +6,7 @@ from sim.collective.library import PLAIN
 from sim.collective.topology import is_direct
 from sim.presets import Preset
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
+from sim.spec import Topology
 
 ALL = "all"
 """A name for all configurations that a machine has."""
@@ -16,6 +17,7 @@ def asked_configurations(names: Sequence[str], preset: Preset) -> tuple[str, ...
     if ALL not in names:
         return tuple(names) or CONFIGURATIONS
     link = preset.machine.link
-    missing = {*([] if is_direct(link.topology) else SOFTWARE), *([] if link.in_switch else IN_SWITCH)}
+    adds = link.in_switch and link.topology == Topology.SWITCH
+    missing = {*([] if is_direct(link.topology) else SOFTWARE), *([] if adds else IN_SWITCH)}
     missing |= {LIBRARY} if preset.machine.collective.library == PLAIN else set()
     return tuple(name for name in ALL_CONFIGURATIONS if name not in missing)

@@ -8,6 +8,7 @@ import pytest
 from sim.collective.chunks import chunks_of
 from sim.presets import load_preset
 from sim.run.result import KernelResult, RunResult
+from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.result import (
     ALL_CONFIGURATIONS,
     CONFIGURATIONS,
@@ -16,6 +17,7 @@ from sim.scenario.result import (
     FLUX,
     IDEAL,
     IDEAL_NMC,
+    IN_SWITCH,
     LIBRARY,
     NVLS,
     RUNS,
@@ -196,3 +198,9 @@ def test_pieces_have_a_kernel_of_their_own():
     result = simulate_scenario(pieces, [DECOMPOSED])
     assert result.configurations[DECOMPOSED].exactly_once
     assert result.runs["decomposed"].link_bytes > 0
+
+
+@pytest.mark.parametrize("topology", ["ring", "fully_connected"])
+def test_all_has_nothing_in_the_switch_where_there_is_no_switch(topology):
+    preset = load_preset("h100_sxm", [f"link.topology={topology}"])
+    assert preset.machine.link.in_switch and not {*IN_SWITCH} & {*asked_configurations([ALL], preset)}
