@@ -11,8 +11,21 @@ from traces.errors import UserError
 from validation.against.microbenchmarks import kind_of
 from validation.claims.claim import OVER_CLAIMS, Claim, load_claims
 from validation.experiments.load import load_experiments
-from validation.report.answers import check_names
-from validation.report.compare import BASELINE, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row, accept, compare, verdict, worse
+from validation.experiments.sublayers import Sublayers
+from validation.report.answers import Findings, _unnamed, check_answers, check_names
+from validation.report.compare import (
+    BASELINE,
+    FAILED,
+    INSIDE,
+    NOT_RUN,
+    OUTSIDE,
+    SHOWN,
+    Row,
+    accept,
+    compare,
+    verdict,
+    worse,
+)
 
 CLAIMS = load_claims()
 REFERENCES = ROOT / "validation" / "references"
@@ -124,6 +137,33 @@ def test_a_claim_that_leaves_its_tolerance_is_named(tmp_path):
     accept([Row(claim(), None, NOT_RUN), Row(claim(id="two"), 1.3, INSIDE)], baseline)
     assert json.loads(baseline.read_text())["inside"] == ["one", "two"]
     assert worse([Row(claim(), None, NOT_RUN)], baseline) == []
+    failed = Row(claim(), None, FAILED)
+    assert worse([failed], baseline) == [failed]
+    accept([Row(claim(id="two"), None, NOT_RUN)], baseline)  # the claim "one" does not exist any more
+    assert json.loads(baseline.read_text())["inside"] == ["two"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "refused"), [({}, False), ({"tolerance": 1}, True), ({"group": "g"}, True), ({"answer": "max"}, False)]
+)
+def test_an_answer_that_decides_something_must_be_there(changed, refused):
+    found = Findings({}, {"paper": {"max": 1.0}})
+    if not refused:
+        check_answers([claim(**changed)], found)
+        return
+    with pytest.raises(UserError, match="claim one: experiment paper has no answer 'geomean'"):
+        check_answers([claim(**changed)], found)
+    check_answers([claim(**changed)], Findings({}))  # it has not run
+
+
+@pytest.mark.parametrize(
+    ("options", "quick", "full"),
+    [({"full": False}, True, True), ({}, False, True), ({"named": True}, False, False),
+     ({"full": False, "named": True}, False, False)],
+)  # fmt: skip
+def test_experiments_of_hours_run_only_by_name(options, quick, full):
+    experiment = Sublayers(title="One", scenarios=("mega-gpt-2/op/tp8",), **options)
+    assert (_unnamed(experiment, False), _unnamed(experiment, True)) == (quick, full)
 
 
 def test_the_committed_baseline_names_claims_that_exist():
