@@ -155,6 +155,15 @@ def test_unknown_registers_limit_nothing():
     assert occupancy(V100, 256, 0, 0).limiter == "warps"
 
 
+def test_a_warp_in_part_takes_the_threads_of_a_whole_one():
+    """33 threads are 2 warps; 2048 / 64 = 32 workgroups. A part of the shared memory is rounded up with the rest."""
+    found = occupancy(V100, 33, 0, 0)
+    assert found.limits["threads"] == 32 and found.takes[:3] == (1, 2, 64)
+    odd = replace(V100, shared_reserved_bytes=100, shared_granule_bytes=256)
+    assert occupancy(odd, 64, 0, 156).shared_per_workgroup == 256
+    assert occupancy(odd, 64, 0, 157).shared_per_workgroup == 512
+
+
 @pytest.mark.parametrize(
     ("threads", "registers", "shared_bytes", "message"),
     [
