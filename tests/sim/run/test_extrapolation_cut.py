@@ -56,3 +56,18 @@ def test_too_little_to_omit_lets_the_kernel_run_on():
     found = watch(lambda n: 100 * n, waves=32)
     found._check(100)
     assert found.cut is None
+
+
+def test_checks_become_rarer(monkeypatch):
+    """The next one is when there are 9/8 as many waves: a check at every wave would sooner or later pass by chance."""
+    found, checked = watch(lambda n: 100 * n, waves=0), []
+    dispatch = [{"finished": 0}]
+    found.gpu = SimpleNamespace(node=SimpleNamespace(dispatch=dispatch), now_ps=0)
+    found._checked = 0
+    monkeypatch.setattr(found, "_counted", dict)
+    monkeypatch.setattr(found, "_steady", lambda: WAVE)
+    monkeypatch.setattr(found, "_check", lambda steady: checked.append(len(found._snapshots) - 1))
+    for ended in range(1, 20 * WAVE + 1):
+        dispatch[0]["finished"], found.gpu.now_ps = ended, ended * 1000
+        found.look()
+    assert checked == [*range(1, 9), 9, 11, 13, 15, 17, 20]
