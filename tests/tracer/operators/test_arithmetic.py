@@ -117,3 +117,10 @@ def test_the_choice_of_a_row_is_read_behind_its_target():
     target, chosen = loss.tensors
     loads = [(base, needed) for kind, base, needed in slots_behind(loss) if kind == Kind.LOAD]
     assert loads[0] == (target.address, []) and loads[1] == (chosen.address, [target.address])
+
+
+@pytest.mark.parametrize(("heads", "fold"), [(8, 2), (10, 4), (6, 8), (5, 1)])
+def test_an_access_has_no_heads_of_two_tokens(heads, fold):
+    """A warp could take several heads of 64 values (4 lanes each) at a time, but their tokens' angles differ."""
+    (kernel,) = make_kernels(f"rotary:tokens=8,heads={heads},kv_heads=2,head_dim=64")
+    assert kernel.row_lanes == 4 and kernel.fold == fold
