@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tracer.kernels import make_kernels
+from tracer.operators.index import Index, Spread
 from traces.schema import Kind, Pipe
 
 ELEMENTS = 64 * 1024
@@ -124,3 +125,16 @@ def test_an_access_has_no_heads_of_two_tokens(heads, fold):
     """A warp could take several heads of 64 values (4 lanes each) at a time, but their tokens' angles differ."""
     (kernel,) = make_kernels(f"rotary:tokens=8,heads={heads},kv_heads=2,head_dim=64")
     assert kernel.row_lanes == 4 and kernel.fold == fold
+
+
+def test_the_softmax_of_attention_is_that_of_a_matrix():
+    _, softmax, _ = make_kernels("attention:batch=1,heads=1,seq=256,head_dim=64")
+    assert per_element(softmax, Pipe.FMA) == 6 * 256 * 256 / ELEMENTS
+    assert per_element(softmax, Pipe.SFU) == 256 * 256 / ELEMENTS
+
+
+def test_a_token_goes_to_different_experts():
+    """Sorted by expert, then by token: with one expert for both choices a token would follow itself."""
+    tokens = Index(Spread.FROM_EXPERTS, 64, 1, 8, 2).listed[:, 0]
+    assert (tokens[1:] != tokens[:-1]).all()
+    assert sum(tokens[1:] < tokens[:-1]) == 8 - 1  # each expert begins again with its first token
