@@ -24,11 +24,13 @@ def run_gpu():
         ("fifos", "tail", 1, "fifo cu.port0 holds 1"),
         ("lsus", "loads_used", 2, "2 loads that wait for data"),
         ("l1s", "entries_used", 1, "1 L1 misses under way"),
+        ("banks", "misses_used", 1, "1 L2 misses under way"),
         ("banks", "reads_out", -1, "-1 reads of L2 under way"),
         ("channels", "queued", 4, "entries in DRAM queues"),
         ("cus", "residents", 1, "1 workgroups on CUs"),
         ("channels", "read_columns", -1000, "hbm.read_columns is -"),
         ("banks", "requests_served", 3, "requests crossed the NoC, L2 served"),
+        ("banks", "requests_served", -1, "requests crossed the NoC, L2 served"),
     ],
 )
 def test_what_is_not_conserved_is_named(run_gpu, records, field, value, words):
@@ -44,6 +46,32 @@ def test_what_is_not_conserved_is_named(run_gpu, records, field, value, words):
     finally:
         changed[field][0] = kept
     check_rest(node, run_gpu.fifo_names, "k")
+
+
+@pytest.mark.parametrize(
+    ("settings", "records", "field", "words"),
+    [
+        (("msc.present=true", "msc.bytes=65536"), "mscs", "misses_used", "1 misses of the memory-side cache under way"),
+        (("cu.groups=2", "cu.peer_latency_clk=20"), "peers", "waiting", "1 messages to CUs of a cluster"),
+    ],
+)
+def test_what_only_some_machines_have_must_be_empty_too(settings, records, field, words):
+    gpu = Gpu(small_preset(*settings).machine)
+    check_rest(gpu.node, gpu.fifo_names, "k")
+    getattr(gpu.node, records)[field][0] = 1
+    with pytest.raises(ConservationError, match=words):
+        check_rest(gpu.node, gpu.fifo_names, "k")
+
+
+def test_one_less_than_nothing_is_no_count(run_gpu):
+    banks = run_gpu.node.banks
+    kept = banks["flush_sectors"][1].copy()
+    banks["flush_sectors"][1] = -1
+    try:
+        with pytest.raises(ConservationError, match=r"l2\.flush_sectors is -1"):
+            check_rest(run_gpu.node, run_gpu.fifo_names, "k")
+    finally:
+        banks["flush_sectors"][1] = kept
 
 
 @pytest.mark.parametrize(("answer", "taken"), [(-1, -1), (1, 1), (0, -1), (4, -1), (-2, -1), (1 << 40, -1)])
