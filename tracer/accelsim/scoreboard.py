@@ -166,4 +166,3 @@ def write_result(board, instruction, opcode):
         return
     for register in range(instruction.dst, min(instruction.dst + opcode.dst_regs, REGISTERS)):
         board.ready[register] = board.clock + opcode.latency
-        board.register_slot[register] = NO_SLOT
