@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from sim.explain.changes import FASTER, HALF, assumed_changes, changed
-from sim.explain.explain import explain, waiting
+from sim.explain.changes import FASTER, HALF, LATENCIES, assumed_changes, changed
+from sim.explain.explain import _candidates, explain, waiting
 from sim.explain.repeat import Answer
 from sim.presets import load_preset
 from sim.presets.preset import OVERRIDE
@@ -203,3 +203,18 @@ def test_a_scenario_is_explained_by_its_fused_run(own_kernels, tmp_path):
     assert found["helps"][0]["speedup"] > 0
     text = CliRunner().invoke(explain_verb, [str(tmp_path / "a.h5"), "--checks", "1", "--assumed", "1"]).output
     assert "What would help (each was simulated again)" in text and "how sure: " in text
+
+
+def test_what_matters_most_comes_first(run):
+    """A faster unit that saves most; an assumed value that changes most, in whatever direction."""
+    times = iter([1000, 900, 700, 800, 990, 1300, 1100])  # unchanged, three units, three assumed values
+    found = explain(run, lambda preset: Answer(next(times)), 3, 3, False, lambda done, whole: None)
+    assert [check.saves for check in found.helps] == pytest.approx([0.3, 0.2, 0.1])
+    assert [check.saves for check in found.hangs_on] == pytest.approx([-0.3, -0.1, 0.01])
+
+
+@pytest.mark.parametrize(("busy", "units"), [(0.9, ["L2", "DRAM", ""]), (0.3, ["", "L2", "DRAM"])])
+def test_latencies_are_tried_first_if_no_unit_is_busy(run, monkeypatch, busy, units):
+    monkeypatch.setattr("sim.explain.explain.shares", lambda run: {"DRAM": 0.2, "L2": busy})
+    tried = _candidates(run, False)
+    assert [change.unit for change in tried[:3]] == units and tried[units.index("")] is LATENCIES
