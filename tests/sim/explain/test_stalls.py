@@ -15,6 +15,7 @@ from tracer.gemm.plan import Site
 from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
+from traces.source import Prefill
 
 INTERVAL_PS = 10_000
 LINES = BINARIES / "lines_sm90.cubin"
@@ -77,3 +78,15 @@ def test_a_run_of_some_kernels_has_their_line_tables():
 def test_a_binary_without_the_kernel_is_refused():
     with pytest.raises(UserError, match="no kernel absent"):
         line_tables(str(LINES), Trace(OneKernel("absent", {})))
+
+
+def test_tables_have_the_numbers_of_their_kernels(monkeypatch):
+    """Copies from the host have none."""
+    monkeypatch.setattr("sim.explain.stalls.line_table", lambda binary, name, architecture: known[name])
+    first, _, second, third = commands = [
+        *(make_kernel("gelu:rows=1,cols=64"), Prefill(0, 128)),
+        *(make_kernel("gelu:rows=2,cols=64"), make_kernel("gelu:rows=3,cols=64")),
+    ]
+    known = {one.info.name: one.info.name for one in (first, second, third)}
+    found = line_tables("binary", CommandSequence(commands))
+    assert found == {0: first.info.name, 1: second.info.name, 2: third.info.name}
