@@ -2,13 +2,14 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
 from sim.explain.changes import FASTER, HALF, LATENCIES, assumed_changes, changed
 from sim.explain.explain import _candidates, explain, waiting
-from sim.explain.repeat import Answer
+from sim.explain.repeat import Answer, repeat_run
 from sim.presets import load_preset
 from sim.presets.preset import OVERRIDE
 from sim.results import open as open_results
@@ -26,7 +27,7 @@ from tests.support.schemas import check as check_schema
 from tracer.accelsim.reader import open_accelsim
 from tracer.gemm.raster import TileOrder
 from tracer.gemm.source import GemmKernel
-from tracer.kernels import make_kernel
+from tracer.kernels import make_kernel, make_kernels
 from tracer.sequence import CommandSequence
 from tracer.workloads import aligned_problem
 from traces.archive import open_archive
@@ -218,3 +219,22 @@ def test_latencies_are_tried_first_if_no_unit_is_busy(run, monkeypatch, busy, un
     monkeypatch.setattr("sim.explain.explain.shares", lambda run: {"DRAM": 0.2, "L2": busy})
     tried = _candidates(run, False)
     assert [change.unit for change in tried[:3]] == units and tried[units.index("")] is LATENCIES
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"flush_l2": False}, {"accuracy": 0.05}, {"kernels": (0,)}, {"interval_ps": 10_000}]
+)
+def test_a_run_is_repeated_with_its_own_options(options, monkeypatch):
+    """The same key, so the same result; but no time series, which changes no time."""
+    text = "gelu:rows=8,cols=64,bias=1,fused=0"  # two kernels
+    case = KernelRun(preset=small_preset(), source=CommandSequence(make_kernels(text), text), **options)
+    found = case.execute()
+    asked = []
+
+    def kept(description, store):
+        asked.append(description)
+        return SimpleNamespace(result=found)
+
+    monkeypatch.setattr("sim.explain.repeat.run_or_get", kept)
+    assert repeat_run(found, None, None)(found.preset) == Answer(found.time_ps)
+    assert asked[0].key == replace(case, interval_ps=0).key
