@@ -11,7 +11,7 @@ from sim.run.one_gpu import simulate
 from tests.support.programs import barrier, compute, kernel, lines, load, row, small_preset, store, workgroup
 from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource, Layout
 from tracer.sequence import CommandSequence
-from traces.schema import Kind, Space
+from traces.schema import EVENT, Kind, Space
 
 A, B = 1 << 20, 3 << 20
 
@@ -163,3 +163,10 @@ def test_programs_are_forgotten_with_their_slabs():
     held = {program.slab for program in feed.held}
     assert feed.lengths.keys() == held and len(held) == sim.host.window.PROGRAMS
     assert {one.slab for alike in feed.programs.values() for one in alike} == held and all(feed.programs.values())
+
+
+def test_arrays_stay_apart_when_they_move_alike():
+    """Two arrays of a program, both moved by 128 bytes: the next workgroup may move them differently again."""
+    program, moved = np.zeros((2, 2), EVENT)
+    program["array"], program["base"], moved["base"] = [0, 1], [0, 4096], [128, 4096 + 128]
+    assert split(words_of(moved), words_of(program)) and moved["array"].tolist() == [0, 1]

@@ -62,3 +62,10 @@ def no_event():
 def test_what_does_not_fit_is_refused(source, words):
     with pytest.raises(UserError, match=words):
         simulate(CommandSequence([source]), small_preset())
+
+
+def test_a_shared_program_may_not_move_out_of_the_address_space():
+    """The second workgroup has the events of the first one; only its addresses were not checked yet."""
+    source = kernel([[[load(0)]], [[load((1 << 63) - 64)]]])
+    with pytest.raises(UserError, match="workgroup 1"):
+        simulate(CommandSequence([source]), small_preset())
