@@ -1,14 +1,17 @@
 """The trace window: how far the host reads ahead changes nothing, and what it refuses."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import sim.host.window
+from sim.host.window import check_bulk
 from sim.run.one_gpu import simulate
 from tests.support.programs import kernel, load, random_kernel, small_preset, store, workgroup
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
-from traces.schema import Kind
+from traces.schema import Bulk, Kind
 
 
 @pytest.mark.parametrize("jitter_ps", [0, 20_000])
@@ -69,3 +72,29 @@ def test_a_shared_program_may_not_move_out_of_the_address_space():
     source = kernel([[[load(0)]], [[load((1 << 63) - 64)]]])
     with pytest.raises(UserError, match="workgroup 1"):
         simulate(CommandSequence([source]), small_preset())
+
+
+@pytest.mark.parametrize(
+    ("space", "routed", "stay", "stores", "refused"),
+    [
+        (Bulk.STORE, 1, 1, 1, True),
+        (Bulk.REDUCE, 1, 0, 2, True),
+        (Bulk.STORE, 1, 1, 0, False),
+        (Bulk.STORE, 1, 0, 1, False),
+        (Bulk.STORE, 0, 1, 1, False),
+        (Bulk.LOAD, 1, 1, 1, False),
+    ],
+)
+def test_bulk_stores_go_to_one_gpu(space, routed, stay, stores, refused):
+    item = workgroup(3, [[load(0)]])
+    item.events["kind"][0], item.events["space"][0] = Kind.BULK, space
+    tiles = np.array([(routed, stay, stores)], [("routed", "i8"), ("stay", "i8"), ("stores", "i8")])
+    node = SimpleNamespace(bulk_units=[0], output=SimpleNamespace(tiles=tiles))
+    info = kernel([item]).info
+    if refused:
+        with pytest.raises(UserError, match="workgroup 3: found a bulk copy that stores, in a run whose stores go to"):
+            check_bulk(node, info, item)
+    else:
+        check_bulk(node, info, item)
+    with pytest.raises(UserError, match="but the machine has none"):
+        check_bulk(SimpleNamespace(bulk_units=[], output=node.output), info, item)
