@@ -2,6 +2,7 @@
 
 import pytest
 
+from sim.collective.library import Choice, tables
 from sim.collective.tuning import Estimate, Rates, nvls_us, ring_us, tree_us
 
 RATES = Rates(
@@ -79,3 +80,10 @@ def test_a_tree(protocol, gpus, nodes, data_bytes, us):
 def test_a_switch_that_adds(kind, us):
     """100 GB/s x 0.8 x 9 / 10 of the channels; twice that for both ways of an all-reduce."""
     assert nvls_us(TUNED, 100.0, 0.8, 10, kind, 8, LARGE) == pytest.approx(us, rel=1e-12)
+
+
+def test_each_channel_takes_time_to_launch():
+    for name, row in tables().row.items():
+        for protocol, values in row.ring.items():
+            four, twelve = (Choice(name, "ring", protocol, channels).launch_ps for channels in (4, 12))
+            assert four == values.launch_ps + 4 * values.channel_ps and twelve - four == 8 * values.channel_ps
