@@ -12,7 +12,6 @@ from tracer.gemm.architecture import GpuFacts, architecture
 from tracer.gemm.batched import BatchedGemm, check_batch, strided_batch
 from tracer.gemm.grouped import GroupedGemm, check_groups
 from tracer.gemm.library import choose_kernel, type_of_bytes
-from tracer.gemm.problem import GemmProblem
 from tracer.gemm.source import GemmKernel, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
 from traces.errors import UserError
@@ -107,7 +106,7 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
             values[field] = part
     if "dtype" in given:
         values.setdefault("c_bytes", given["dtype"].bytes)
-    if type_of_bytes(values.get("a_bytes", GemmProblem.a_bytes)) == DataType.FP64:
+    if values.get("a_bytes") == DataType.FP64.bytes:
         values.setdefault("accumulate_bytes", DataType.FP64.bytes)
     return values
 

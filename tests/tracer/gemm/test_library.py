@@ -265,3 +265,9 @@ def test_b200_has_the_kernels_of_hopper():
     assert replace(blackwell, name="sm90", types=hopper.types) == hopper
     problem, gpu = aligned_problem(4096, 4096, 4096), _gpu("b200")
     assert choose_kernel(problem, gpu) == choose_kernel(problem, gpu._replace(library=GemmLibrary.SM90))
+
+
+@pytest.mark.parametrize("on_machine", [True, False])
+def test_an_impossible_size_of_elements_is_refused(on_machine):
+    with pytest.raises(UserError, match=r"GEMM a_bytes = 3: must be one of \(1, 2, 4, 8\)"):
+        make_kernel("gemm:m=512,n=512,k=64,a_bytes=3", _gpu("v100") if on_machine else None)
