@@ -28,6 +28,8 @@ def bound_policy(path):
     if not os.path.isfile(path):
         raise UserError(f"{VARIABLE}: no file {path}")
     module_spec = importlib.util.spec_from_file_location(MODULE, path)
+    if module_spec is None or module_spec.loader is None:
+        raise UserError(f"{VARIABLE}: {path}: a policy is a Python file whose name ends in .py")
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[MODULE] = module  # a compiled function from the disk cache looks up its module by name
     try:

@@ -238,6 +238,10 @@ def test_a_users_policy_from_a_file(tmp_path):
 def test_a_policy_that_is_not_there(tmp_path, capsys):
     with pytest.raises(UserError, match="no file"):
         bound_policy(str(tmp_path / "none.py"))
+    nameless = tmp_path / "policy"
+    nameless.write_text("def pick(channel, now_ps):\n    return -1\n")
+    with pytest.raises(UserError, match=r"a policy is a Python file whose name ends in \.py"):
+        bound_policy(str(nameless))
     empty = tmp_path / "empty.py"
     empty.write_text("print('found')\n")
     with pytest.raises(UserError, match="no function pick"):
