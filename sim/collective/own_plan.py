@@ -125,7 +125,7 @@ def _wrong_fields(region: Region, tiles: int) -> list[tuple[str, Any, str]]:
 
 
 def _whole(value: Any, end: int = 1 << 31) -> bool:
-    return isinstance(value, Integral) and 0 <= value < end
+    return isinstance(value, Integral) and 0 <= int(value) < end
 
 
 def _all_are(values: Any, kinds: tuple[type, ...]) -> bool:
