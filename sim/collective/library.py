@@ -79,7 +79,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     one_order: all rings of a node have the same order of GPUs (a switch, no mesh).
     tuning, protocol: protocol -> values in place of those of NCCL: of its estimate, of its data.
     message_channels: most of one message; 0 = no limit.
-    link_to_each: a GPU has a link to each other GPU, no switch: fewer GPUs use fewer links.
+    links: number of a GPU's links that a collective of 2, 3, ... GPUs of a node uses; empty = always all (a switch).
     """
 
     gpus: int
@@ -106,7 +106,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     direct: dict[str, Software]
     pulls: bool = False
     one_order: bool = True
-    link_to_each: bool = False
+    links: tuple[int, ...] = ()
     message_channels: int = 0
     tuning: dict[str, dict[str, float]] = {}
     protocol: dict[str, dict[str, int]] = {}
@@ -128,7 +128,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def links_share(self, together: int) -> float:
         """Share of a GPU's links that lead to GPUs of a collective. together: its GPUs in a node; one uses no link."""
-        return (together - 1) / (self.gpus - 1) if self.link_to_each and 1 < together < self.gpus else 1.0
+        return self.links[together - 2] / self.links[-1] if self.links and together > 1 else 1.0
 
     def rates(self, node_gpus: int, together: int) -> Rates:
         """What NCCL's estimate uses. together: GPUs of the collective in a node."""

@@ -225,13 +225,20 @@ def test_gpus_that_fill_no_nodes_are_refused(kind, gpus):
         choose("nccl_a100", kind, gpus, 4096)
 
 
-@pytest.mark.parametrize(("gpus", "links"), [(2, 1), (3, 2), (8, 7)])
-def test_gpus_with_a_link_to_each_other_use_those_that_lead_to_gpus_of_the_collective(gpus, links):
-    """MI300X: 64 GB/s each. Two GPUs share one."""
-    choice = choose("rccl_mi300x", "all_reduce", gpus, 1 << 28)
-    preset = library_preset(load_preset("mi300x"), choice)
-    assert preset.machine.link.GB_per_s == pytest.approx(64 * links)
-    assert row_of(choice.row).rates(8, gpus).links == pytest.approx(48 * links)
+@pytest.mark.parametrize(
+    ("name", "gpus", "GBps", "expected_GBps"),
+    [
+        *(("mi300x", gpus, 64 * (gpus - 1), 48 * (gpus - 1)) for gpus in (2, 3, 8)),
+        *(("v100", gpus, 25 * links, 20 * links) for gpus, links in ((2, 2), (3, 2), (4, 4), (8, 6))),
+        ("a100_80g", 2, 300, 240),
+    ],
+)
+def test_a_collective_uses_the_links_that_lead_to_its_gpus(name, gpus, GBps, expected_GBps):
+    """MI300X: 64 GB/s to each other GPU. DGX-1: 25 GB/s a link, two between two GPUs. A100: a switch."""
+    preset = load_preset(name)
+    choice = choose(preset.machine.collective.library, "all_reduce", gpus, 1 << 28)
+    assert library_preset(preset, choice).machine.link.GB_per_s == pytest.approx(GBps)
+    assert row_of(choice.row).rates(8, gpus).links == pytest.approx(expected_GBps)
 
 
 def test_a_message_between_two_gpus_with_one_link_is_not_faster_than_the_link():
