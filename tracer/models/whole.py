@@ -34,19 +34,19 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
     forward = [Block("embedding", _embedding(model, how), outer=True)]
     forward += [_block("layer", forward_steps(model, how, kind), number, kind) for kind, number in kinds if number]
     forward.append(Block("output", _output(model, how), outer=True))
-    if how.zero == 3:
-        forward = [_with_weights(model, how, block) for block in forward]
+    forward = [_with_weights(model, how, block) for block in forward]
     handover = _handover(model, how)
     if not how.train:
         return Schedule(tuple(forward), stages=how.pp, handover=handover)
-    backward = [Block("output backward", _output_backward(model, how), outer=True)]
+    last = Block("output backward", _output_backward(model, how), outer=True)
+    backward = [_with_weights(model, how, last)]
     for kind, number in reversed(kinds):
         if number:
             block = _block("backward", backward_steps(model, how, kind), number, kind)
-            whole = _with_weights(model, how, block) if how.zero == 3 else block
+            whole = _with_weights(model, how, block)
             backward.append(_with_gradients(how, whole, _gradients(model, how, block)))
-    last = Block("embedding backward", _embedding_backward(model, how), outer=True)
-    backward.append(_with_gradients(how, last, {"gradients": (_outer_weights(model, how), how.dp)}))
+    first = Block("embedding backward", _embedding_backward(model, how), outer=True)
+    backward.append(_with_gradients(how, first, {"gradients": (_outer_weights(model, how), how.dp)}))
     return Schedule(
         tuple(forward),
         tuple(backward),
@@ -116,8 +116,13 @@ def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     return tuple(steps.steps)
 
 
-def _layer_weights(model: ModelShape, how: Deployment, block: Block) -> int:
-    """Weights of one layer on one GPU that the data-parallel group shares."""
+def _weights(model: ModelShape, how: Deployment, block: Block) -> int:
+    """Weights of a block on one GPU that the data-parallel group shares. A tied output layer has its own here: it needs
+    them at another time than the embedding."""
+    if block.name == "embedding":
+        return model.embedding_weights // how.tp
+    if block.outer:
+        return model.vocab * model.hidden // how.tp + (0 if model.causal else model.hidden**2)
     if block.name.startswith("expert"):
         shared = model.mixture.shared * model.expert_weights // how.tp
         return model.attention_weights_of(how.tp) + shared + model.hidden * model.mixture.count
@@ -131,8 +136,8 @@ def _outer_weights(model: ModelShape, how: Deployment) -> int:
 
 
 def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, tuple[int, int]]:
-    """Exchange of the gradients of a layer -> weights on one GPU, GPUs that have the same weights."""
-    groups = {"gradients": (_layer_weights(model, how, block), how.dp)}
+    """Exchange of the gradients of a block -> weights on one GPU, GPUs that have the same weights."""
+    groups = {"gradients": (_weights(model, how, block), how.dp)}
     if block.name.startswith("expert"):
         own = model.mixture.count * model.expert_weights // (how.ep * how.expert_cut)
         groups["expert_gradients"] = own, how.expert_copies
@@ -159,8 +164,12 @@ def _with_gradients(how: Deployment, block: Block, groups: dict[str, tuple[int, 
 
 
 def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
-    """A block of a layer that gathers its weights first (ZeRO 3). The gather runs beside the block before it."""
-    if block.outer:
+    """A block that gathers its weights (ZeRO 3), as DeepSpeed does it: each time they are used.
+
+    The gather runs beside the block before it; in the schedule, which repeats blocks, beside its own. Nothing runs
+    before the embedding, so that waits.
+    """
+    if how.zero < 3:
         return block
     first, *others = block.steps
     gathers = [
@@ -171,6 +180,9 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
         for name, (weights, gpus) in _gradients(model, how, block).items()
         if gpus > 1
     ]
+    if block.name == "embedding":
+        gathers = [replace(step, name="weights", after=()) for step in gathers]
+        return replace(block, steps=(*gathers, *block.steps))
     if gathers:
         others[0] = replace(others[0], after=others[0].after or (first.name,))
     return replace(block, steps=(first, *gathers, *others))

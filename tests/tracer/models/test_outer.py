@@ -1,0 +1,36 @@
+"""Embedding and output layer of a schedule: what is exchanged for their weights, inputs and gradients."""
+
+from dataclasses import replace
+
+import pytest
+
+from tracer.models.catalogue import load_model
+from tracer.models.deployment import Deployment, ModelPhase
+from tracer.models.schedule import Exchange, Lane
+from tracer.models.whole import make_schedule
+
+TRAIN = Deployment(phase=ModelPhase.TRAIN, sequence=128)
+
+
+def block(model, how, name):
+    """Name -> step of a block."""
+    (found,) = (each for each in make_schedule(model, how).blocks() if each.name == name)
+    return {step.name: step for step in found.steps}
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen3-0.6b"])
+def test_zero_3_gathers_the_weights_outside_the_layers(name):
+    """Also where both layers share them. Memory has 1 / 8 of them on each GPU."""
+    model, how = load_model(name), replace(TRAIN, dp=8, zero=3, tp=2)
+    whole = Exchange("all_gather", model.vocab * model.hidden // 2 * 2, 8)
+    embedding = block(model, how, "embedding")
+    assert [*embedding] == ["weights", "embedding", "embedding_reduce"]
+    assert (embedding["weights"].work, embedding["weights"].lane) == (whole, Lane.DATA)
+    assert not embedding["embedding"].after  # the step before it
+    for name, first, gemm in (("output", "last_norm", "logits"), ("output backward", "loss_back", "logits_input")):
+        found = block(model, how, name)
+        assert (found["next_weights"].work, found["next_weights"].after) == (whole, (first,))
+        assert found[gemm].after == (first,)
+    for zero in (0, 2):
+        steps = block(model, replace(how, zero=zero), "output") | block(model, replace(how, zero=zero), "embedding")
+        assert not {"weights", "next_weights"} & {*steps}
