@@ -99,12 +99,16 @@ def _output(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
 
 
 def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
+    """Gradients of loss and output layer. With sequence parallelism the input is gathered again for the gradient of the
+    weights, as in the layers."""
     steps, texts = Steps(model, how), KernelTexts(model, how)
     rows, vocab = how.predicted, -(-model.vocab // how.tp)
     steps.add("loss_back", NORM, *texts.loss(backward=True))
-    gemm = steps.matrix("logits_input", rows, model.hidden, vocab)
+    before = steps.steps[-1].name
+    again = steps.gathered_again("logits_gather_again")
+    gemm = steps.matrix("logits_input", rows, model.hidden, vocab, before)
     steps.reduced("logits_reduce_back", gemm, rows)
-    steps.matrix("logits_weight", model.hidden, vocab, rows, gemm)
+    steps.matrix("logits_weight", model.hidden, vocab, rows, gemm, *again)
     waits = tuple(step.name for step in steps.steps if step.name in ("logits_reduce_back", "logits_weight"))
     first = len(steps.steps)
     if not model.causal:

@@ -34,3 +34,17 @@ def test_zero_3_gathers_the_weights_outside_the_layers(name):
     for zero in (0, 2):
         steps = block(model, replace(how, zero=zero), "output") | block(model, replace(how, zero=zero), "embedding")
         assert not {"weights", "next_weights"} & {*steps}
+
+
+@pytest.mark.parametrize("tp", [1, 8])
+def test_sequence_parallelism_gathers_the_input_of_the_output_layer_again(tp):
+    """The gradient of its weights needs all tokens (arXiv 2205.05198, section 4.2.2); the gather runs beside the GEMM
+    of the input's gradient. Llama-3-8B: 128 tokens of 4096 values of two bytes."""
+    model, how = load_model("llama-3-8b"), replace(TRAIN, tp=tp, sequence_parallel=True)
+    found = block(model, how, "output backward")
+    assert found["logits_input"].after == ("loss_back",)
+    gathers = {name: step.work for name, step in found.items() if "gather" in name}
+    assert gathers == ({"logits_gather_again": Exchange("all_gather", 128 * 4096 * 2, 8)} if tp > 1 else {})
+    assert found["logits_weight"].after == ("logits_input", *gathers)
+    plain = block(model, replace(how, sequence_parallel=False), "output backward")
+    assert not [name for name in plain if "gather" in name]
