@@ -50,7 +50,7 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
     return Schedule(
         tuple(forward),
         tuple(backward),
-        _optimizer(model, how),
+        (*_tied_gradients(model, how), *_optimizer(model, how)),
         micro_batches=how.micro_batches,
         stages=how.pp,
         interleave=how.interleave,
@@ -137,6 +137,17 @@ def _outer_weights(model: ModelShape, how: Deployment) -> int:
     """Weights outside the layers on one GPU: embedding, output layer, head of an encoder."""
     output = 0 if model.tied else model.vocab * model.hidden
     return (model.embedding_weights + output) // how.tp + (0 if model.causal else model.hidden**2)
+
+
+def _tied_gradients(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
+    """The sum of the gradients of a tied embedding, of which the first and the last stage have a copy: an all-reduce
+    between the two after those of the data-parallel group, with ZeRO 2 and 3 of the part that a GPU keeps (Megatron-LM,
+    core/distributed/finalize_model_grads.py, `_allreduce_word_embedding_grads`)."""
+    if how.pp == 1 or not model.tied:
+        return ()
+    weights = -(-model.vocab * model.hidden // (how.tp * (how.dp if how.zero >= 2 else 1)))
+    work = Exchange("all_reduce", weights * GRADIENT_BYTES, 2)
+    return (Block("tied gradients", (Step("tied_gradients", COMMUNICATION, work, lane=Lane.PIPELINE),)),)
 
 
 def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, tuple[int, int]]:

@@ -48,3 +48,18 @@ def test_sequence_parallelism_gathers_the_input_of_the_output_layer_again(tp):
     assert found["logits_weight"].after == ("logits_input", *gathers)
     plain = block(model, replace(how, sequence_parallel=False), "output backward")
     assert not [name for name in plain if "gather" in name]
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [({}, 2), ({"dp": 4, "zero": 1}, 2), ({"dp": 4, "zero": 2}, 8), ({"micro_batches": 4, "interleave": 2}, 2)],
+)
+def test_the_copies_of_a_tied_embedding_add_their_gradients_once(options, parts):
+    """Qwen3-0.6B on two stages of two GPUs: 151936 x 1024 weights in fp32 before the optimizer, once an iteration."""
+    model, how = load_model("qwen3-0.6b"), replace(TRAIN, tp=2, pp=2, **options)
+    first, *others = make_schedule(model, how).finish
+    (step,) = first.steps
+    assert (step.work, step.lane) == (Exchange("all_reduce", 4 * 151_936 * 1024 // parts, 2), Lane.PIPELINE)
+    assert others[0].name == "optimizer"
+    for other in (make_schedule(model, replace(how, pp=1, interleave=1)), make_schedule(load_model("llama-3-8b"), how)):
+        assert other.finish[0].name == "optimizer"
