@@ -1,8 +1,8 @@
-"""Memory that a model needs on each GPU: weights, gradients, optimizer state, activations, KV cache."""
+"""Memory that a model needs on each GPU: weights, gradients, optimizer state, activations, logits, KV cache."""
 
 from dataclasses import dataclass
 
-from tracer.models.deployment import Deployment, ModelPhase, Recompute, expert_stage, first_stage
+from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software, expert_stage, first_stage
 from tracer.models.layer import expert_rows
 from tracer.models.shape import ModelShape
 from traces.errors import UserError
@@ -24,10 +24,11 @@ class MemoryNeed:
     optimizer: int
     activations: int
     kv_cache: int
+    logits: int = 0
 
     @property
     def total(self) -> int:
-        return self.weights + self.gradients + self.optimizer + self.activations + self.kv_cache
+        return self.weights + self.gradients + self.optimizer + self.activations + self.kv_cache + self.logits
 
 
 @dataclass(frozen=True)
@@ -65,19 +66,21 @@ def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | N
 
 
 def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
-    """What a GPU needs of the first pipeline stage, or of the one with most experts: the larger.
+    """What a GPU needs of the first pipeline stage, of the one with most experts, or of the last: the largest.
 
-    Both have the embedding (see `local_weights`) and the micro-batches of the first stage, which holds most.
+    All have the embedding (see `local_weights`). The first two have the micro-batches of the first stage, which holds
+    most. The last has its own, and in training the logits of one (with one stage, this has all).
 
     Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5), which divides an expert over the GPUs
     that have it. Activations: arXiv 2205.05198, equations 1 to 6 for a plain layer, with the gated width, the grouped
     heads and the experts of this model put in.
     """
-    needs = [_stage_need(model, how, find(model, how)) for find in (first_stage, expert_stage)]
+    first, most, only = first_stage(model, how), expert_stage(model, how), how.pp == 1
+    needs = [_stage_need(model, how, stage, last) for stage, last in ((first, only), (most, only), (most, True))]
     return max(needs, key=lambda need: need.total)
 
 
-def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> MemoryNeed:
+def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int], last: bool) -> MemoryNeed:
     weights, layers = local_weights(model, how, stage), sum(stage)
     if how.phase != ModelPhase.TRAIN:
         length = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
@@ -90,6 +93,7 @@ def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> M
     kept = [weights.divided(how) if how.zero >= zero else weights.total for zero in (1, 2, 3)]
     # passes of 1 / interleave of the layers that wait for their backward pass (arXiv 2205.05198, section 4.2.3)
     held = how.pp * how.interleave + (how.pp - 1 if how.interleave > 1 else 0)
+    held = how.pp * (how.interleave - 1) + 1 if last else held
     held = min(held, how.micro_batches * how.interleave)
     return MemoryNeed(
         kept[2] * how.dtype.bytes,
@@ -97,7 +101,20 @@ def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> M
         kept[0] * state,
         held * _activation_bytes(model, how, stage) // how.interleave,
         0,
+        _logits_bytes(model, how) if last else 0,
     )
+
+
+def _logits_bytes(model: ModelShape, how: Deployment) -> int:
+    """Logits of a micro-batch on one GPU when its loss has been computed: all other activations are still there.
+
+    Fused software has logits in the working type, and their gradient takes their place. Megatron-LM also keeps the
+    softmax in fp32 (core/tensor_parallel/cross_entropy.py: it gets `logits.float()` and works in place). PyTorch's
+    eager loss has log-softmax, its gradient and that of the logits (`tracer.operators.cross_entropy`).
+    """
+    element = how.dtype.bytes
+    copies = {Software.FUSED: element, Software.MEGATRON: MASTER_BYTES + (element if element < MASTER_BYTES else 0)}
+    return how.predicted * -(-model.vocab // how.tp) * copies.get(how.software, 3 * element)
 
 
 def _activation_bytes(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> int:

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tracer.data_type import DataType
 from tracer.models.catalogue import load_model
-from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, check_deployment
+from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software, check_deployment
 from tracer.models.memory import check_memory, local_weights, memory_need
 from tracer.models.shape import Experts
 from tracer.models.whole import make_schedule
@@ -118,6 +119,34 @@ def test_interleaved_stages_hold_activations_of_more_micro_batches(interleave, m
     how = replace(TRAIN, pp=8, interleave=interleave, micro_batches=micro_batches)
     one = memory_need(model, replace(TRAIN, pp=8)).activations
     assert memory_need(model, how).activations == pytest.approx(held * one, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("software", "dtype", "each"),
+    [
+        *(("fused", "bf16", 2), ("fused", "fp32", 4), ("megatron", "bf16", 2 + 4), ("megatron", "fp32", 4)),
+        *(("eager", "bf16", 3 * 2), ("eager-2019", "fp32", 3 * 4)),
+    ],
+)
+def test_training_has_the_logits_of_a_micro_batch(software, dtype, each):
+    """Llama-3-8B on 8 GPUs: 8192 tokens of 128256 / 8 columns; BERT-Large: 20 words of each of 4 sequences."""
+    how = replace(TRAIN, software=Software(software), dtype=DataType(dtype))
+    assert memory_need(load_model("llama-3-8b"), how).logits == 8192 * 16032 * each
+    words = replace(how, tp=1, sequence=512, predictions=20)
+    assert memory_need(load_model("bert-large"), words).logits == 80 * 30522 * each
+    assert memory_need(load_model("llama-3-8b"), Deployment(tp=8)).logits == 0
+
+
+def test_the_last_stage_has_logits_and_fewer_micro_batches():
+    """Two stages: with many tokens of few layers the last needs most, which holds one micro-batch, the first two; with
+    two parts of the model on each, three passes of a part (the first five)."""
+    model, how = load_model("qwen3-0.6b").with_layers(4), Deployment(phase=ModelPhase.TRAIN, pp=2, micro_batches=8)
+    layer = memory_need(replace(model, layers=1), replace(how, pp=1)).activations
+    last = memory_need(model, how)
+    assert (last.logits, last.activations) == (2048 * 151_936 * 2, 2 * layer)
+    assert memory_need(model, replace(how, interleave=2)).activations == 3 * layer
+    deep = memory_need(load_model("gpt-175b"), replace(TRAIN, pp=8, micro_batches=8))
+    assert deep.logits == 0
 
 
 @pytest.mark.parametrize(
