@@ -123,6 +123,8 @@ def _attention_forward(steps: Steps) -> None:
         steps.add(f"{name}_bias", NORM, *texts.bias(how.tokens, n))
     if model.rotary:
         steps.add("rotary", NORM, texts.rotary())
+    if model.causal and not how.train:
+        steps.add("kv_cache", NORM, texts.kv_cache())
     for name, kind, work in texts.attention():
         steps.add(name, kind, work)
     gemm = steps.matrix("output", how.tokens, model.hidden, model.value_width // how.tp)

@@ -147,6 +147,13 @@ class KernelTexts:
             backward=backward,
         )
 
+    def kv_cache(self) -> str:
+        """New keys and values go into the cache, of latent attention the row that all heads share (vLLM,
+        csrc/cache_kernels.cu: `reshape_and_cache_flash`, `concat_and_cache_mla`). Eager software has the same kernel
+        (assumed: PyTorch appends by a copy of the whole cache)."""
+        heads, width = (1, -(-self.model.kv_width // 2)) if self.model.latent else (self.kv_heads, self.model.head_dim)
+        return self._text("kv_cache", tokens=self.how.tokens, kv_heads=heads, head_dim=width)
+
     def activation(self, rows: int, width: int, backward: bool = False) -> list[str]:
         if self.model.gated:
             eager = {"fused": "false"} if self.eager else {}

@@ -94,12 +94,16 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
         return kernel_run(self._preset, kernels, L2State.EMPTY, self.accuracy)
 
     def layer(self, name: str, use: str) -> Layer:
-        """A layer of a model in a use of PHASES, with the operators of Megatron-LM."""
+        """A layer of a model in a use of PHASES, with the operators of Megatron-LM.
+
+        It is that of an encoder, which writes no KV cache: the paper names no such operator.
+        """
         model: Model = MODELS[name.split("/")[0]]
         heads, phase = self.heads[model.name], PHASES[use]
         shape = ModelShape(
             name=model.name, layers=model.layers, hidden=model.hidden, intermediate=4 * model.hidden, heads=heads,
             kv_heads=heads, head_dim=model.hidden // heads, vocab=1, max_positions=model.sequence, gated=False,
+            causal=False,
         )  # fmt: skip
         how = Deployment(
             phase=phase, tp=gpus_of(name), micro_batch=model.batch, sequence=model.sequence, dtype=DataType.FP16,
