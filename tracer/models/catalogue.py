@@ -77,7 +77,7 @@ def _of_row(row: dict[str, str]) -> ModelShape:
             dense_layers=number["dense_layers"],
         )
     sizes = ("layers", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "vocab", "max_positions")
-    flags = ("gated", "causal", "rotary", "bias", "tied")
+    flags = ("gated", "causal", "rotary", "bias", "tied", "head_norms")
     return ModelShape(
         name=row["name"],
         norm=Norm(row["norm"]),

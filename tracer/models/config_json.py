@@ -70,6 +70,9 @@ OTHER_LAYERS = (
 )  # fmt: skip
 """Fields of models that have layers of another kind (linear, sparse and chunked attention, state spaces, an encoder
 and a decoder)."""
+HEAD_NORMS = ("qwen3", "gemma3", "olmo2", "olmo3", "olmoe", "exaone4", "dots1", "hunyuan_v1", "minimax_m2")
+"""Beginnings of families whose queries and keys have norms (`q_norm` and `k_norm` of their attention in Transformers,
+models/*/modeling_*.py). Others say so in `use_qk_norm` (GLM-4.5, Cohere) or `qk_layernorm` (Phi, StableLM)."""
 FULL = ("full_attention", "sliding_attention", "attention", 1)
 """In a list with the kind of each layer: kinds that are simulated. MiniMax has 1 in `attn_type_list`, 0 is linear."""
 EXPERT_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "moe_layer_interval")
@@ -135,6 +138,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         scored=scored,
         bias=plain,
         tied=bool(raw.get("tie_word_embeddings", family in TIED)),
+        head_norms=family.startswith(HEAD_NORMS) or True in (raw.get("use_qk_norm"), raw.get("qk_layernorm")),
         latent=latent,
         experts=_experts(raw, given, where),
     )

@@ -121,6 +121,8 @@ def _attention_forward(steps: Steps) -> None:
     for name, (n, k) in _projections(model, how).items():
         steps.matrix(name, how.tokens, n, k)
         steps.add(f"{name}_bias", NORM, *texts.bias(how.tokens, n))
+        steps.add(f"{name}_norm", NORM, *texts.rank_norm(name))
+    steps.add("head_norm", NORM, *texts.head_norms())
     if model.rotary:
         steps.add("rotary", NORM, texts.rotary())
     if model.causal and not how.train:
@@ -193,10 +195,12 @@ def _attention_backward(steps: Steps) -> None:
         steps.add(name, kind, work)
     if model.rotary:
         steps.add("rotary_back", NORM, texts.rotary(backward=True))
+    steps.add("head_norm_back", NORM, *texts.head_norms(backward=True))
     projections = list(_projections(model, how).items())
     again: tuple[str, ...] = ()
     done: set[int] = set()
     for name, (n, k) in reversed(projections):
+        steps.add(f"{name}_norm_back", NORM, *texts.rank_norm(name, backward=True))
         steps.add(f"{name}_bias_back", NORM, *texts.bias_backward(how.tokens, n))
         before = steps.steps[-1].name
         if k == model.hidden and not again:

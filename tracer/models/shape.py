@@ -15,7 +15,7 @@ class Norm(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Latent:
-    """Attention with low-rank queries, keys and values (MLA, arXiv 2405.04434, section 2.1)."""
+    """Attention with low-rank queries, keys and values (MLA, arXiv 2405.04434, section 2.1). Both ranks have a norm."""
 
     query_rank: int  # 0 = queries are not compressed
     kv_rank: int
@@ -52,6 +52,7 @@ class ModelShape:
         bias: linear layers have a bias.
         latent, experts: None = ordinary attention, an ordinary MLP.
         tied: the output layer uses the weights of the embedding.
+        head_norms: each head of queries and of keys has a norm (Qwen3).
 
     Raises:
         UserError: names the field, what was found and what is allowed.
@@ -73,6 +74,7 @@ class ModelShape:
     scored: bool = False
     bias: bool = True
     tied: bool = True
+    head_norms: bool = False
     latent: Latent | None = None
     experts: Experts | None = None
 

@@ -75,9 +75,10 @@ class KernelTexts:
         """GEMMs of all local experts in one kernel."""
         return self.matrix(m, n, k, groups)
 
-    def norm(self, **options: object) -> str:
+    def norm(self, rows: int = 0, cols: int = 0, **options: object) -> str:
+        """0 = of the hidden elements of all tokens of this GPU."""
         eager = {"warps": 4, "shared_rows": True, "keep": "false"} if self.eager else {}
-        sizes = {"rows": self.how.rows, "cols": self.model.hidden}
+        sizes = {"rows": rows or self.how.rows, "cols": cols or self.model.hidden}
         return self._text(self.model.norm, **sizes, stats=self.how.train, **eager, **options)
 
     def softmax(self, rows: int, backward: bool = False) -> str:
@@ -107,8 +108,22 @@ class KernelTexts:
         """The norm at the begin of a layer; fused, it adds the output of the MLP before."""
         return self.norm(residual=self.fused, dropout=self.fused and self.how.dropout)
 
-    def norm_backward(self) -> str:
-        return self._text(self.model.norm, rows=self.how.rows, cols=self.model.hidden, backward=True)
+    def norm_backward(self, rows: int = 0, cols: int = 0) -> str:
+        sizes = {"rows": rows or self.how.rows, "cols": cols or self.model.hidden}
+        return self._text(self.model.norm, **sizes, backward=True)
+
+    def rank_norm(self, projection: str, backward: bool = False) -> list[str]:
+        """The norm of the latent rank that a projection has made, if any (DeepSeek-V3, inference/model.py: `q_norm` and
+        `kv_norm`). All GPUs have all of it."""
+        rank, norm = self.model.latent, self.norm_backward if backward else self.norm
+        widths = {"q_down": rank.query_rank, "kv_down": rank.kv_rank} if rank else {}
+        return [norm(self.how.tokens, widths[projection])] if projection in widths else []
+
+    def head_norms(self, backward: bool = False) -> list[str]:
+        """Norms of the heads of queries and of keys, if any, before they rotate."""
+        norm = self.norm_backward if backward else self.norm
+        heads = (self.heads, self.kv_heads) if self.model.head_norms else ()
+        return [norm(self.how.tokens * number, self.head_dim) for number in heads]
 
     def residual_norm(self) -> list[str]:
         """Bias, dropout, residual and norm between attention and MLP."""
