@@ -95,6 +95,8 @@ NUMBER = "<number>"
 """A whole number, in messages and help."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 DECIMAL_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+REPEATED = re.compile(r"([1-9][0-9]{0,3})\*(.+)")
+"""A value several times: the number of times, the value."""
 WRITTEN = {int: "a whole number of at most 18 digits", float: "a number such as 0.5, not negative"}
 """How these two are written, for messages."""
 KEPT = "tile_m"
@@ -110,7 +112,7 @@ def make_kernel(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> Ke
         gpu: the machine. A GEMM without a kernel of its own gets the library's choice for it, warps have its width, and
             its types are checked. None = `GemmKernel()`, 32 lanes, any type.
         text: NAME:field=value,...; values are whole numbers, `true` or `false`, lower-case names of enum members,
-            and whole numbers with x between them (tile=128x128x32).
+            and whole numbers with x between them (tile=128x128x32; groups=8*2x1 = eight times 2, then 1).
         changes: fields that are added to the fields of the text or replace them; values as text or as their type.
 
     Raises:
@@ -289,7 +291,7 @@ def _described(name: str) -> list[str]:
 def _typed(value: Any, kind: Any, where: str) -> Any:
     """A value in the type of its field. It is given as text or in that type."""
     if get_origin(kind) is tuple:
-        pieces = value.split("x") if isinstance(value, str) else value
+        pieces = _pieces(value) if isinstance(value, str) else value
         if isinstance(pieces, list | tuple) and (Ellipsis in get_args(kind) or len(pieces) == len(get_args(kind))):
             return tuple(_typed(piece, int, where) for piece in pieces)
     elif issubclass(kind, Enum):
@@ -306,6 +308,12 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     elif kind is str and isinstance(value, str):
         return value
     raise UserError(f"{where}: found {value!r}, allowed is {WRITTEN.get(kind) or _allowed(kind)}")
+
+
+def _pieces(text: str) -> list[str]:
+    """The values of a text, with x between them; 8*2 = eight times 2."""
+    found = [(piece, REPEATED.fullmatch(piece)) for piece in text.split("x")]
+    return [one for piece, times in found for one in ([times[2]] * int(times[1]) if times else [piece])]
 
 
 def _allowed(kind: Any) -> str:

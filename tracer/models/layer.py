@@ -233,7 +233,7 @@ def _experts_forward(steps: Steps) -> None:
     shared experts adds them up too.
     """
     texts, experts, model = steps.texts, steps.model.mixture, steps.model
-    tokens, rows, local = expert_rows(model, steps.how)
+    tokens, rows = expert_rows(model, steps.how)
     width = experts.intermediate // steps.how.expert_cut
     together = experts.shared > 0 and steps.how.expert_cut == steps.how.tp
     _gather_rows(steps, "expert_gather", tokens)
@@ -241,9 +241,9 @@ def _experts_forward(steps: Steps) -> None:
     steps.add("route", NORM, *texts.route(tokens))
     _routed(steps, "dispatch", "permute", texts.permute(tokens), tokens, out=True)
     up = width * (2 if model.gated else 1)
-    steps.add("expert_up", MATRIX, texts.grouped(local, rows, up, model.hidden))
-    steps.add("expert_activation", NORM, *texts.activation(local * rows, width))
-    steps.add("expert_down", MATRIX, texts.grouped(local, rows, model.hidden, width))
+    steps.add("expert_up", MATRIX, texts.grouped(rows, up, model.hidden))
+    steps.add("expert_activation", NORM, *texts.activation(sum(rows), width))
+    steps.add("expert_down", MATRIX, texts.grouped(rows, model.hidden, width))
     _routed(steps, "combine", "unpermute", texts.permute(tokens, back=True), tokens, out=False)
     if not together:
         _sum_rows(steps, "expert_reduce", tokens)
@@ -253,17 +253,17 @@ def _experts_forward(steps: Steps) -> None:
 
 def _experts_backward(steps: Steps) -> None:
     texts, experts, model = steps.texts, steps.model.mixture, steps.model
-    tokens, rows, local = expert_rows(model, steps.how)
+    tokens, rows = expert_rows(model, steps.how)
     width = experts.intermediate // steps.how.expert_cut
     up = width * (2 if model.gated else 1)
     together = experts.shared > 0 and steps.how.expert_cut == steps.how.tp
     _gather_rows(steps, "expert_gather_back", tokens)
     _routed(steps, "combine_back", "unpermute_back", texts.permute(tokens), tokens, out=True)
-    steps.add("expert_down_input", MATRIX, texts.grouped(local, rows, width, model.hidden))
-    steps.add("expert_down_weight", MATRIX, texts.grouped(local, width, model.hidden, rows))
-    steps.add("expert_activation_back", NORM, *texts.activation(local * rows, width, backward=True))
-    steps.add("expert_up_input", MATRIX, texts.grouped(local, rows, model.hidden, up))
-    steps.add("expert_up_weight", MATRIX, texts.grouped(local, model.hidden, up, rows))
+    steps.add("expert_down_input", MATRIX, texts.grouped(rows, width, model.hidden))
+    steps.add("expert_down_weight", MATRIX, texts.matrix(width, model.hidden, rows[0], len(rows)))
+    steps.add("expert_activation_back", NORM, *texts.activation(sum(rows), width, backward=True))
+    steps.add("expert_up_input", MATRIX, texts.grouped(rows, model.hidden, up))
+    steps.add("expert_up_weight", MATRIX, texts.matrix(model.hidden, up, rows[0], len(rows)))
     _routed(steps, "dispatch_back", "permute_back", texts.permute(tokens, back=True), tokens, out=False)
     steps.matrix("router_input", tokens, model.hidden, experts.count)
     steps.matrix("router_weight", model.hidden, experts.count, tokens)
@@ -289,16 +289,17 @@ def _sum_rows(steps: Steps, name: str, tokens: int) -> None:
     steps.exchange(f"{name}_gather", "all_gather", steps.row_bytes, how.tp // how.expert_cut)
 
 
-def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, int, int]:
-    """Tokens that this GPU routes, rows of each local expert that gets any, and their number.
+def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, tuple[int, ...]]:
+    """Tokens that this GPU routes, and rows of each local expert that gets any, the largest number first.
 
-    The load is balanced (assumed): a GPU gets as many rows as it sends. Few tokens reach few experts. Where
-    tensor-parallel GPUs divide tokens unevenly, this one has most.
+    The load is balanced (assumed): a GPU gets as many rows as it sends, and those of two experts differ by at most one.
+    Few tokens reach few experts. Where tensor-parallel GPUs divide tokens unevenly, this one has most.
     """
     tokens = -(-how.tokens * how.expert_cut // how.tp)
     chosen = tokens * model.mixture.per_token
     local = min(model.mixture.count // how.ep, chosen)
-    return tokens, -(-chosen // local), local
+    rows, more = divmod(chosen, local)
+    return tokens, (rows + 1,) * more + (rows,) * (local - more)
 
 
 def sent_rows(model: ModelShape, how: Deployment, tokens: int) -> int:

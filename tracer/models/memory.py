@@ -140,9 +140,9 @@ def _layer_activation_bytes(model: ModelShape, how: Deployment, dense: bool) -> 
     width += parts * (model.intermediate if dense else model.mixture.shared * model.mixture.intermediate)
     inside = ranks + how.tokens * width * element // how.tp
     if not dense:
-        _, rows, local = expert_rows(model, how)
+        _, rows = expert_rows(model, how)
         # each row: the copy of its token that is the expert's input, and what an MLP of the expert's width keeps
-        inside += local * rows * (model.hidden + parts * model.mixture.intermediate // how.expert_cut) * element
+        inside += sum(rows) * (model.hidden + parts * model.mixture.intermediate // how.expert_cut) * element
     scores = 0
     if not how.flash and how.recompute == Recompute.NONE:
         elements = how.micro_batch * model.heads // how.tp * how.sequence**2

@@ -24,6 +24,7 @@ traffic of a bias, and is one here. The kernels of `eager-2019` are those of `ea
 (`tracer.operators.bias.ONE_PER_LANE`).
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 from tracer.data_type import DataType
@@ -71,9 +72,12 @@ class KernelTexts:
     def matrix(self, m: int, n: int, k: int, batch: int = 1) -> str:
         return self._text("gemm", m=m, n=n, k=k, batch=False if batch == 1 else batch)
 
-    def grouped(self, groups: int, m: int, n: int, k: int) -> str:
-        """GEMMs of all local experts in one kernel."""
-        return self.matrix(m, n, k, groups)
+    def grouped(self, rows: tuple[int, ...], n: int, k: int) -> str:
+        """GEMMs of all local experts in one kernel. rows: M of each."""
+        if rows[0] == rows[-1]:
+            return self.matrix(rows[0], n, k, len(rows))
+        groups = "x".join(f"{number}*{m}" for m, number in Counter(rows).items())
+        return self._text("gemm", n=n, k=k, groups=groups)
 
     def norm(self, rows: int = 0, cols: int = 0, **options: object) -> str:
         """0 = of the hidden elements of all tokens of this GPU."""

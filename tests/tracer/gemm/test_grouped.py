@@ -68,8 +68,17 @@ def test_groups_by_name():
         ("n=8,k=8,groups=4x4,c_address=4096", "c_address: found with groups, which places all matrices itself"),
         ("n=8,groups=4x4", "k: missing"),
         ("n=8,k=8,groups=4xa", "found 'a'"),
+        ("n=8,k=8,groups=0*4", r"found '0\*4'"),
+        ("n=8,k=8,groups=12345*4", r"found '12345\*4'"),
+        ("n=8,k=8,groups=9999*4", "GEMM of 9999 groups"),
     ],
 )
 def test_impossible_groups_are_refused(text, words):
     with pytest.raises(UserError, match=words):
         make_kernel(f"gemm:{text}")
+
+
+def test_a_number_of_rows_can_be_repeated():
+    short = make_kernel("gemm:n=72,k=96,groups=2*100x0x3*1,tile=64x64x32,warps=2x2")
+    assert short.groups == (100, 100, 0, 1, 1, 1)
+    assert short.fingerprint() == GroupedGemm(aligned_problem(203, 72, 96), KERNEL, short.groups).fingerprint()

@@ -195,17 +195,34 @@ def test_a_token_is_copied_for_its_experts_where_its_software_does_it():
         assert order == [name for pair in pairs for name in pair[:: -1 if software == Software.FUSED else 1]]
 
 
-@pytest.mark.parametrize(("tokens", "rows", "experts"), [(1, 1, 2), (3, 1, 6), (7, 2, 8), (4096, 1024, 8)])
+@pytest.mark.parametrize(("tokens", "rows", "experts"), [(1, 1, 2), (3, 1, 6), (8, 2, 8), (4096, 1024, 8)])
 def test_few_tokens_reach_few_experts(tokens, rows, experts):
     """Mixtral: two of eight experts for each token."""
-    assert expert_rows(load_model("mixtral-8x7b"), Deployment(sequence=tokens)) == (tokens, rows, experts)
+    assert expert_rows(load_model("mixtral-8x7b"), Deployment(sequence=tokens)) == (tokens, (rows,) * experts)
+
+
+def test_experts_have_together_the_rows_of_all_tokens():
+    """DeepSeek-V3, 33 tokens: 264 rows for 256 experts. Gradients of weights have the rows as their depth, which all
+    GEMMs of a kernel share."""
+    found = steps(replace(HOW, micro_batch=1, sequence=33, optimizer=Optimizer.ADAM), load_model("deepseek-v3"))
+    blocks = found["expert layer"] | found["expert backward"]
+    gemms = {name: work for name, work in blocks.items() if name.startswith("expert_") and work.startswith("gemm")}
+    weights = {name: gemms.pop(name) for name in [*gemms] if name.endswith("weight")}
+    assert gemms["expert_up"] == "gemm:n=4096,k=7168,groups=8*2x248*1,dtype=fp16"
+    for work in gemms.values():
+        (kernel,) = make_kernels(work)
+        assert kernel.flops in (2 * 264 * 4096 * 7168, 2 * 264 * 2048 * 7168)
+    assert all(",k=2,batch=256," in work for work in weights.values()) and len(weights) == 2
+    assert blocks["expert_activation"].startswith("swiglu:rows=264,")
+    even = steps(replace(HOW, micro_batch=1, sequence=32), load_model("deepseek-v3"))["expert layer"]
+    assert even["expert_up"] == "gemm:m=1,n=4096,k=7168,batch=256,dtype=fp16"
 
 
 @pytest.mark.parametrize(("sequences", "routed"), [(1, 1), (8, 1), (9, 2), (15, 2), (16, 2)])
 def test_the_gpu_with_most_tokens_counts(sequences, routed):
     """8 GPUs with different experts divide the tokens: some of 15 have two."""
     how = Deployment(phase=ModelPhase.GENERATE, tp=8, ep=8, micro_batch=sequences)
-    assert expert_rows(load_model("deepseek-v3"), how) == (routed, 1, 8 * routed)
+    assert expert_rows(load_model("deepseek-v3"), how) == (routed, (1,) * (8 * routed))
 
 
 def test_a_latent_cache_is_read_as_it_is():
