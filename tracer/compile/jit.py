@@ -9,7 +9,6 @@ closes over variables, is compiled again in every process. So call compiled func
 import os
 import sys
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 
 from numba.core import config, types
@@ -18,7 +17,6 @@ from numba.np import arrayobj
 
 from tracer.compile import kept  # noqa: F401
 from tracer.compile.dispatcher import Dispatcher
-from tracer.compile.fingerprint import import_closure
 
 REPORT_EVERY_S = 5.0
 """Time between two progress lines of a long compilation."""
@@ -80,18 +78,6 @@ def compiled_functions():
     return _watch.count
 
 
-def _functions_of(dispatcher):
-    """Number of compiled functions that a function can call: those of its module and of modules that this imports."""
-    function = dispatcher.py_func
-    path = Path(function.__code__.co_filename)
-    modules = import_closure(function.__module__, path.resolve()) if path.is_file() else (function.__module__,)
-    return sum(module in modules for module, _ in Dispatcher.known)
-
-
-MANY = 100
-"""Functions of the machine, whose compilation takes a minute on a slow computer."""
-
-
 class _CompileWatch(Listener):
     """Counts compilations, measures the time of the outermost one, and reports progress on stderr."""
 
@@ -101,20 +87,13 @@ class _CompileWatch(Listener):
         self._depth = 0
         self._began_s = 0.0
         self._reported_s = 0.0
-        self._callable = 0
-        self._announced = False
 
     def on_start(self, event):
         now_s = perf_counter()
         if self._depth == 0:
             self._began_s = now_s
-            dispatcher = event.data["dispatcher"]
-            self._callable = _functions_of(dispatcher) if isinstance(dispatcher, Dispatcher) else 1
-        if self._callable > MANY and not self._announced:
-            self._announced = True
-            self._report(f"compiling about {self._callable} functions, once: half a minute to a minute", now_s)
-        elif self.count == 0:
-            self._report("compiling functions, once", now_s)
+        if self.count == 0:
+            self._report("compiling functions, once: up to a minute", now_s)
         elif now_s > self._reported_s + REPORT_EVERY_S:
             self._report(f"{self.count} functions compiled so far", now_s)
         self._depth += 1

@@ -5,13 +5,16 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pytest
 from numba.core import config
 
+from sim.machine.engine import run_engine
 from tests.support.killed import kill, started
+from tracer.compile import jit
 from tracer.compile.fingerprint import ROOT, import_closure, source_fingerprint
 from tracer.compile.jit import compiled
 
@@ -85,6 +88,13 @@ def test_second_process_compiles_nothing(modules):
     assert first == ["207", "-1", "3", "True"] and says.count("compiling functions, once") == 1
     second, says = run(modules)
     assert second == ["207", "-1", "0", "False"] and says == ""
+
+
+def test_the_progress_promises_no_number_of_functions(capsys):
+    watch = jit._CompileWatch()
+    for _ in range(2):
+        watch.on_start(SimpleNamespace(data={"dispatcher": run_engine}))
+    assert capsys.readouterr().err == "t3sim: compiling functions, once: up to a minute\n"
 
 
 @pytest.mark.slow
