@@ -94,10 +94,10 @@ SWITCH = {"true": True, "false": False, "1": True, "0": False}
 NUMBER = "<number>"
 """A whole number, in messages and help."""
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
-DECIMAL_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
+DECIMAL_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?([eE][+-]?[0-9]{1,2})?")
 REPEATED = re.compile(r"([1-9][0-9]{0,3})\*(.+)")
 """A value several times: the number of times, the value."""
-WRITTEN = {int: "a whole number of at most 18 digits", float: "a number such as 0.5, not negative"}
+WRITTEN = {int: "a whole number of at most 18 digits", float: "a number such as 0.5 or 1e2, not negative"}
 """How these two are written, for messages."""
 KEPT = "tile_m"
 """Field of a GEMM's kernel that `kernel_text` always writes: without any, a machine chooses another kernel."""

@@ -7,7 +7,7 @@ import pytest
 
 from tracer.data_type import DataType
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource, TileOrder
-from tracer.kernels import KERNELS, describe_kernels, fields_of, make_gemm, make_kernel
+from tracer.kernels import KERNELS, describe_kernels, fields_of, kernel_text, make_gemm, make_kernel
 from tracer.operators.layernorm import LayerNorm
 from tracer.streams import BufferStream, Flow, PointerChase
 from tracer.workloads import LAYERS, MODELS, PAPER_CASES, aligned_problem, sublayer
@@ -116,6 +116,7 @@ def test_the_description_names_every_field():
         ("gemm:shape=8x8x8,order=spiral", ["order: found 'spiral'", "row|column|grouped"]),
         ("gemm:shape=8x8x8,with_c=yes", ["with_c: found 'yes'", "true|false"]),
         ("gemm:shape=8x8x8,dtype=fp7", ["dtype: found 'fp7'", "fp8|int8|fp16"]),
+        ("gemm:shape=8x8x8,mac_cost=-1", ["mac_cost: found '-1'", "a number such as 0.5 or 1e2, not negative"]),
         ("gemm:shape=8x8x8,lda=4", ["leading dimension 4", ">= 8"]),
         ("stream:flow=read,buffer_bytes=100", ["buffer_bytes = 100"]),
     ],
@@ -125,6 +126,14 @@ def test_mistakes(text, words):
         make_kernel(text)
     message = str(caught.value)
     assert "\n" not in message and all(word in message for word in words), message
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.5", 0.5), ("1e1", 10), ("5E-1", 0.5), ("1e-05", 1e-5)])
+def test_numbers_with_a_point_or_an_exponent(text, value):
+    """Python writes small numbers with an exponent, so the text of a kernel has it too."""
+    source = make_kernel(f"gemm:shape=64x64x32,mac_cost={text}")
+    assert source.kernel.mac_cost == value
+    assert make_kernel(kernel_text(source.info.attributes)).kernel == source.kernel
 
 
 @pytest.mark.parametrize("value", [True, 1.5, None, [8]])
