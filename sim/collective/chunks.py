@@ -101,5 +101,12 @@ def even_chunks(tiles: int, gpus: int, together: int = 1) -> Chunks:
 
 
 def chunks_of(sizes: Sequence[int]) -> Chunks:
-    """Chunks of given sizes, in tiles."""
+    """Chunks of given sizes, in tiles.
+
+    Raises:
+        UserError: a size below 1, one GPU, too many GPUs.
+    """
+    for size in sizes:
+        if size < 1:
+            raise UserError(f"chunks: found {size}, allowed are sizes from 1: every GPU owns at least one tile")
     return Chunks(len(sizes), (0, *np.cumsum(sizes).tolist()))

@@ -253,6 +253,7 @@ MODEL = ["--model", "t-nlg", "--layer", "fc2"]
         ([*SHAPE, "--chunks", "4,4,4"], ["--chunks", "found 3", "4 GPUs"]),
         ([*SHAPE, "--chunks", "4,4,4,x"], ["--chunks", "'4,4,4,x'"]),
         ([*SHAPE, "--chunks", "4,4,4,5"], ["chunks", "17 tiles", "16"]),
+        ([*SHAPE, "--chunks=-4,4,4,4"], ["chunks: found -4", "sizes from 1"]),
         ([*SHAPE, "--chunks", "4,0,6,6"], ["chunks", "at least one tile"]),
         ([*SHAPE, "--configuration", "T4"], ["T4", "T3-MCA"]),
         ([*SHAPE, "--preset", "t4"], ["'t4'", "t3_2024"]),
