@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from sim.collective.library import PLAIN
+from sim.collective.own_plan import OwnPlan
 from sim.collective.topology import is_direct
 from sim.presets import Preset
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
@@ -12,12 +13,20 @@ ALL = "all"
 """A name for all configurations that a machine has."""
 
 
-def asked_configurations(names: Sequence[str], preset: Preset) -> tuple[str, ...]:
-    """The configurations of these names. ALL = all that the machine has; no name = those of the paper."""
+def asked_configurations(
+    names: Sequence[str], preset: Preset, own: OwnPlan | None = None, gpus: int = 0
+) -> tuple[str, ...]:
+    """The configurations of these names. ALL = all that the machine has; no name = those of the paper.
+
+    Args:
+        own: a user's plan; ALL leaves out what its links cannot do.
+        gpus: their number, for a plan.
+    """
     if ALL not in names:
         return tuple(names) or CONFIGURATIONS
     link = preset.machine.link
     adds = link.in_switch and link.topology == Topology.SWITCH
-    missing = {*([] if is_direct(link.topology) else SOFTWARE), *([] if adds else IN_SWITCH)}
+    direct = len(own.distances(gpus)) == gpus - 1 if own else is_direct(link.topology)
+    missing = {*([] if direct else SOFTWARE), *([] if adds else IN_SWITCH)}
     missing |= {LIBRARY} if preset.machine.collective.library == PLAIN else set()
     return tuple(name for name in ALL_CONFIGURATIONS if name not in missing)

@@ -167,14 +167,15 @@ def _asked_scenario(gemm: NamedGemm, options: dict[str, Any], common: dict[str, 
     names, allowed = options.get("configurations", list(CONFIGURATIONS)), (*ALL_CONFIGURATIONS, ALL)
     if not names or not set(names) <= set(allowed):
         raise StudyError(f"t3.configurations: found {names}, allowed are {', '.join(allowed)}")
-    configurations = list(asked_configurations(names, common["preset"]))
+    own = load_plan(options["plan"]) if "plan" in options else None
+    configurations = list(asked_configurations(names, common["preset"], own, gpus))
     sizes, explicit = options.get("chunks"), options.get("explicit", False)
     scenario = Scenario(
         *(common["preset"], gemm.source.problem, gemm.source.kernel, gpus),
         chunks=None if sizes is None else chunks_of(sizes),
         explicit=explicit,
         interval_ps=common["interval_ps"],
-        own=load_plan(options["plan"]) if "plan" in options else None,
+        own=own,
         policy=common["policy"],
     )
     scenario = scenario.with_library(gemm.dtype) if gemm.by_library else scenario

@@ -114,7 +114,6 @@ def t3(
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
-    configurations = asked_configurations(chosen, machine)
     gemm, count = _gemm(machine, model, layer, tp, kernel, gpus)
     if output is not None:
         output_path(output, preset if preset.endswith(".toml") else None, policy, plan_file)
@@ -124,6 +123,7 @@ def t3(
     scenario = Scenario(machine, gemm.source.problem, gemm.source.kernel, count, cut, explicit, interval_ps, own)
     scenario = scenario.with_library(gemm.dtype) if gemm.by_library else scenario
     scenario.cut()
+    configurations = asked_configurations(chosen, machine, own, count)
     if only_estimate:
         show_estimates({name: scenario.run(name) for name in runs_of(configurations)}, as_json)
         return

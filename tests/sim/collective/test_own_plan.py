@@ -11,7 +11,8 @@ from sim.collective.chunks import even_chunks
 from sim.collective.own_plan import load_plan
 from sim.run import run
 from sim.run.many_gpus import run_collective, run_fused
-from sim.scenario.scenario import Scenario
+from sim.scenario.result import ALL_CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
+from sim.scenario.scenario import Scenario, check_scenario
 from sim.spec import Arbiter
 from sim.study import load_study, run_study
 from tests.support.doc_blocks import file_of
@@ -136,6 +137,27 @@ def test_in_a_study(plan_of, tmp_path):
     (tmp_path / "torus.py").unlink()
     with pytest.raises(UserError, match=r"t3\.plan: no file torus\.py"):
         load_study(tmp_path / "study.toml")
+
+
+@pytest.mark.parametrize(("links", "missing"), [("(1, ROW)", SOFTWARE), ("tuple(range(1, gpus))", ())])
+def test_all_leaves_out_what_the_links_of_the_plan_cannot_do(links, missing, plan_of, tmp_path, monkeypatch):
+    plan_of(TORUS.replace("(1, ROW)", links))
+    seen = []
+
+    def checked(scenario, configurations):
+        check_scenario(scenario, configurations)
+        seen.append(configurations)
+        raise UserError("checked")
+
+    monkeypatch.setattr("sim.verbs.t3.check_scenario", checked)
+    main(["t3", *SHAPE, "--set", "link.topology=switch", "--plan", "torus.py", "--configuration", "all"])
+    assert seen == [tuple(name for name in ALL_CONFIGURATIONS if name not in (LIBRARY, *missing, *IN_SWITCH))]
+    (tmp_path / "study.toml").write_text(
+        'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 4\nt3.plan = "torus.py"\n'
+        '[set]\nlink.topology = "switch"\n[axes]\nt3.configurations = [["all"]]\n'
+    )
+    (point,) = load_study(tmp_path / "study.toml").points
+    assert tuple(point.asked.configurations) == seen[0]
 
 
 @pytest.mark.parametrize(
