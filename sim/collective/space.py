@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sim.collective.topology import AnyTopology, port_to
+from sim.collective.topology import AddingSwitch, AnyTopology, port_to
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op
 from sim.hw.space import BUFFER_BITS, BUFFER_SKEW_BYTES, GATE, SEND, SPACE, TILE, WAVEFRONT, all_gpus
 from sim.spec import DmaPolicy, Granularity, Machine
@@ -185,16 +185,30 @@ def check_spans(buffers: Sequence[Buffer], regions: Sequence[Region]) -> None:
                 )
 
 
+def _check_operations(regions: Sequence[Region], topology: AnyTopology) -> None:
+    """Refuse operations that no store has. COMBINE needs a switch that adds: only it has sums."""
+    allowed = [Op.WRITE, Op.UPDATE, *([Op.COMBINE] if isinstance(topology, AddingSwitch) else [])]
+    for number, region in enumerate(regions):
+        for op in (region.op, *(send.op for send in region.sends)):
+            if op not in allowed:
+                names = ", ".join(f"Op.{one.name}" for one in allowed)
+                raise UserError(
+                    f"region {number}: op: found {op!r}, allowed are {names}; Op.COMBINE needs a switch that adds "
+                    "(sim.collective.topology.AddingSwitch)"
+                )
+
+
 def map_regions(
     buffers: Sequence[Buffer], regions: Sequence[Region], topology: AnyTopology, gpus: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Records of one GPU: TILE of all buffers, SEND.
 
     Raises:
-        UserError: regions overlap or leave their buffer, there is no link to a receiver, or tiles do not fit the tiles
-            that they are sent to.
+        UserError: regions overlap or leave their buffer, an operation that no store has on these links, no link to a
+            receiver, or tiles that do not fit the tiles that they are sent to.
     """
     check_spans(buffers, regions)
+    _check_operations(regions, topology)
     tiles = np.concatenate([make_tiles(buffer.tiles) for buffer in buffers])
     first_tag, shares = first_tags(buffers), {buffer.name: buffer.shares for buffer in buffers}
     sends: list[np.ndarray] = []

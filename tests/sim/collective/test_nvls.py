@@ -4,9 +4,13 @@ import pytest
 
 from sim.collective import nvls
 from sim.collective.chunks import even_chunks
-from sim.hw.request import Stream
+from sim.collective.plans import planned
+from sim.collective.space import OUTPUT, Buffer, Region, Send
+from sim.collective.topology import AddingSwitch
+from sim.hw.request import Op, Stream
 from sim.run.run import CollectiveRun
 from sim.run.software import IN_SWITCH, SoftwareRun
+from sim.spec import Topology
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
 from tracer.gemm.source import GemmSource
@@ -80,3 +84,22 @@ def test_copies_leave_while_parts_still_come():
 def test_a_machine_without_such_a_switch_is_refused(overrides):
     with pytest.raises(UserError, match=r"link.in_switch: found .* with link.topology = .*; allowed for NVLS is true"):
         run_of(nvls.ALL_GATHER, 4, *overrides).execute()
+
+
+@pytest.mark.parametrize("topology", [*Topology, AddingSwitch()])
+@pytest.mark.parametrize(
+    "region",
+    [
+        Region(0, 4, to=(1,), op=Op.COMBINE),
+        Region(0, 4, op=Op.UPDATE, expects=1, sends=(Send(1, Op.COMBINE),)),
+        Region(0, 4, op=Op.READ),
+        Region(0, 4, to=(Send(1),), op="update"),
+    ],
+)
+def test_only_a_switch_that_adds_combines_and_stores_do_not_read(region, topology):
+    chunks, buffers = even_chunks(SOURCE.tiles, 4), [Buffer(OUTPUT, SOURCE.output_tiles())]
+    if isinstance(topology, AddingSwitch) and Op.COMBINE in (region.op, *(send.op for send in region.sends)):
+        planned(buffers, chunks, 0, topology, [region])
+        return
+    with pytest.raises(UserError, match=r"region 0: op: found .*, allowed are Op.WRITE, Op.UPDATE"):
+        planned(buffers, chunks, 0, topology, [region])
