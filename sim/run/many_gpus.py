@@ -322,15 +322,11 @@ def check_kernel_is_tracked(source: GemmSource) -> None:
         UserError: names the field, its value and what is allowed.
     """
     kernel = source.kernel
-    for field_, value, allowed in (
-        ("split_k", kernel.split_k, 1),
-        ("persistent", kernel.persistent, None),
-        ("start_tile", kernel.start_tile, 0),
-    ):
-        if value != allowed:
+    for name, plain in (("split_k", 1), ("persistent", None), ("start_tile", 0)):
+        if (value := getattr(kernel, name)) != plain:
             raise UserError(
-                f"kernel {field_} = {value}: this plan has 1 workgroup per tile, allowed is "
-                f"{'a kernel without it' if allowed is None else allowed}"
+                f"kernel {name} = {value}: T3 and the overlaps by software cannot follow it: the Tracker counts "
+                f"one workgroup per tile (docs/t3.md); leave {name} out"
             )
     rows_of_c = source.problem.c_layout == Layout.ROW
     name, parts = ("warps_n", kernel.warps_n) if rows_of_c else ("warps_m", kernel.warps_m)

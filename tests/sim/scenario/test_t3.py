@@ -344,9 +344,9 @@ def test_collective_data_that_stay_in_l2_arrive_all_the_same():
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
-        ({"split_k": 2}, "split_k = 2"),
-        ({"persistent": 3}, "persistent = 3: .*allowed is a kernel without it"),
-        ({"start_tile": 1}, "start_tile = 1"),
+        ({"split_k": 2, "tile_k": 16}, "split_k = 2: T3 .*cannot follow it: the Tracker .*leave split_k out"),
+        ({"persistent": 3}, "persistent = 3: T3 .*leave persistent out"),
+        ({"start_tile": 1}, "start_tile = 1: T3 .*leave start_tile out"),
         ({"tile_n": 48, "warps_n": 2}, r"warps_n = 2: warps would store 48 adjacent bytes"),
         ({"tile_n": 16, "warps_n": 2}, r"warps_n = 2: warps would store 16 adjacent bytes"),
     ],
