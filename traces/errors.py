@@ -1,8 +1,9 @@
-"""Errors that a user can cause. The command line prints each on one line and exits with status 2."""
+"""Errors that a user can cause, and what a user should know. Each is one line on stderr; an error has exit status 2."""
 
 import os
 import re
 import traceback
+import warnings
 from pathlib import Path
 
 REASON_CHARACTERS = 500
@@ -11,6 +12,26 @@ REASON_CHARACTERS = 500
 
 class UserError(Exception):
     """A mistake in the input. The message names the file and line or field, what was found and what is allowed."""
+
+
+class Notice(RuntimeWarning):
+    """What a user should know, though the run goes on: a store that cannot be written, a folder that is not used."""
+
+
+_format_of_python = warnings.formatwarning
+
+
+def _one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """The text of a warning on stderr. The line of code that gave a Notice helps no user, so it is left out."""
+    if issubclass(category, Notice):
+        return f"t3sim: {' '.join(str(message).split())}\n"
+    return _format_of_python(message, category, filename, lineno, line)
+
+
+warnings.formatwarning = _one_line
+"""Here, because workers of a study give notices, too, and import this file but no command."""
 
 
 def error_in_file(path: str | Path, name: str, error: BaseException, doing: str = "") -> UserError:

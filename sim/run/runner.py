@@ -24,7 +24,7 @@ from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.run.store import Store
 from sim.run.workers import run_on_workers
-from traces.errors import UserError
+from traces.errors import Notice, UserError
 from traces.output import remove_leftovers, scratch_folder
 
 Progress = Callable[[int, int], None]
@@ -177,6 +177,6 @@ def reserved(store: Store, runs: Iterable[Run]) -> Iterator[Store]:
         except (OSError, UserError) as problem:
             folder = stack.enter_context(scratch_folder("store"))
             text = f"results cannot be kept in {store.folder} ({problem}): a temporary folder takes its place"
-            warnings.warn(text, RuntimeWarning, stacklevel=3)  # of the `with` block
+            warnings.warn(text, Notice, stacklevel=3)  # of the `with` block
             store = Store(folder, sys.maxsize)
         yield store

@@ -29,7 +29,7 @@ from sim.run.hold import held_keys
 from sim.run.result import ResultsError, RunResult
 from sim.run.run import Run
 from tracer.compile.folder import user_cache
-from traces.errors import UserError
+from traces.errors import Notice, UserError
 from traces.output import remove_leftovers
 from traces.ownership import OWN_FOLDER, foreign
 
@@ -266,4 +266,4 @@ def _bytes_wanted() -> int:
 
 @lru_cache(maxsize=1)
 def _warn_once(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=3)
+    warnings.warn(message, Notice, stacklevel=3)

@@ -17,7 +17,7 @@ from sim.presets import load_preset
 from sim.run.reason import reason_of
 from sim.run.run import Run, gemm_run
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
-from traces.errors import UserError
+from traces.errors import Notice, UserError
 from traces.output import scratch_folder
 
 WORKERS_PER_RUN = 2
@@ -115,7 +115,7 @@ def _client(workers: int, scheduler: str | None) -> Iterator[tuple[Any, Any]]:
             client.wait_for_workers(1, timeout=SCHEDULER_PATIENCE_S)
         except TimeoutError:  # a batch system may start them in minutes
             text = f"--scheduler {scheduler}: it has no workers yet; the runs start when one comes"
-            warnings.warn(text, RuntimeWarning, stacklevel=3)  # of the `with` block
+            warnings.warn(text, Notice, stacklevel=3)  # of the `with` block
         yield client, distributed.as_completed
 
 

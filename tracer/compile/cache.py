@@ -32,7 +32,7 @@ from tracer.compile.fingerprint import source_fingerprint
 from tracer.compile.folder import cache_root, foreign_file, refused
 from tracer.compile.library import Part, PartLibrary, ProgramLibrary
 from tracer.compile.shipped import shipped, shipped_cpu
-from traces.errors import UserError
+from traces.errors import Notice, UserError
 from traces.output import replacing
 from traces.ownership import OWN_FILE, OWN_FOLDER
 
@@ -265,4 +265,4 @@ def _program(target_context, called, stored, fndesc, environment, signature, rel
 
 @lru_cache(maxsize=1)
 def _warn_once(message):
-    warnings.warn(f"{message}; every start compiles again", RuntimeWarning, stacklevel=4)
+    warnings.warn(f"{message}; every start compiles again", Notice, stacklevel=4)

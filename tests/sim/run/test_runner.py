@@ -24,7 +24,7 @@ from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
 from tracer.gemm.source import GemmSource
 from tracer.sequence import CommandSequence
-from traces.errors import UserError
+from traces.errors import Notice, UserError
 from traces.output import remove_leftovers
 
 
@@ -150,7 +150,7 @@ def test_a_hold_of_a_killed_process_counts_no_more(tmp_path):
 def test_a_store_that_cannot_be_written_is_replaced(tmp_path, log):
     (tmp_path / "file").write_text("in the way")
     (run,) = counted_runs(log, 3)
-    warning = pytest.warns(RuntimeWarning, match="results cannot be kept in .*store .*a temporary folder")
+    warning = pytest.warns(Notice, match="results cannot be kept in .*store .*a temporary folder")
     with warning, reserved(Store(tmp_path / "file" / "store"), [run]) as keeping:
         assert run_all([run], keeping, workers=0).result(run).figures == {"square": 9}
     assert not keeping.folder.exists()

@@ -23,7 +23,7 @@ from tests.support.result_samples import sample_results
 from tests.support.t3_cases import TILE, fp16_problem
 from tracer.gemm.source import GemmSource
 from traces.command.cli import main
-from traces.errors import UserError
+from traces.errors import Notice, UserError
 from traces.output import SUFFIX
 
 RUN = gemm_run(small_preset(), GemmSource(fp16_problem(64, 64, 32), TILE))
@@ -180,11 +180,11 @@ def test_a_folder_that_others_may_write_is_not_used(store, mode, tmp_path, monke
     store.write(RUN.key, planted)
     store.folder.chmod(mode)
     store_module._warn_once.cache_clear()
-    with pytest.warns(RuntimeWarning, match="results in .*store are not used: others may write there; chmod"):
+    with pytest.warns(Notice, match="results in .*store are not used: others may write there; chmod"):
         found = run_or_get(RUN, store, checkpoint_every_s=0)
     assert not found.from_store and "planted" not in found.result.figures
     with (
-        pytest.warns(RuntimeWarning, match=r"others may write there.*a temporary folder"),
+        pytest.warns(Notice, match=r"others may write there.*a temporary folder"),
         reserved(store, [RUN]) as used,
     ):
         assert used.folder != store.folder
@@ -246,13 +246,22 @@ def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path):
     (tmp_path / "file").write_text("in the way")
     store = Store(tmp_path / "file" / "store")
     store_module._warn_once.cache_clear()
-    with pytest.warns(RuntimeWarning, match="results cannot be kept in .*store"):
+    with pytest.warns(Notice, match="results cannot be kept in .*store"):
         found = run_or_get(RUN, store)
     assert not found.from_store and found.result.time_ps > 0
     assert store.entries() == [] and store.check() == [] and store.prune(0) == []
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run_or_get(RUN, store)  # says it once
+
+
+def test_a_warning_is_one_line_without_the_place_in_the_code(tmp_path):
+    """Also in a worker, which imports the runner and no command."""
+    (tmp_path / "file").write_text("in the way")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "T3SIM_STORE": str(tmp_path / "file" / "store")}
+    command = [sys.executable, "-c", "from sim.run.runner import Store; Store().put('key', None)"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("t3sim: results cannot be kept in ") and done.stderr.count("\n") == 1
 
 
 WRITER = """

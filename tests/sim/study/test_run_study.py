@@ -29,7 +29,7 @@ from tracer.kernels import make_kernel
 from tracer.sequence import CommandSequence
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem
 from traces.archive import write_archive
-from traces.errors import UserError
+from traces.errors import Notice, UserError
 
 PROGRAM = """
 import sys
@@ -108,7 +108,7 @@ def test_a_scheduler_whose_workers_come_later(study, expected, tmp_path, monkeyp
     with LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=":0") as cluster:
         coming = threading.Timer(4, cluster.scale, [1])
         coming.start()
-        with pytest.warns(RuntimeWarning, match="has no workers yet; the runs start when one comes"):
+        with pytest.warns(Notice, match="has no workers yet; the runs start when one comes"):
             outcome = run_study(study, tmp_path, scheduler=cluster.scheduler_address)
         coming.join()
     assert outcome.archive.read_bytes() == expected.read_bytes()
@@ -245,7 +245,7 @@ def test_a_place_that_cannot_be_written(study, tmp_path, monkeypatch, expected):
         run_study(study, tmp_path / "none", workers=0)
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "file" / "store"))
-    with pytest.warns(RuntimeWarning, match="a temporary folder takes its place"):
+    with pytest.warns(Notice, match="a temporary folder takes its place"):
         outcome = run_study(study, tmp_path, workers=0)
     assert outcome.archive.read_bytes() == expected.read_bytes()
 
