@@ -1,6 +1,7 @@
 """The command `t3sim`. It turns a mistake into one line and an exit status. `traces.command.verbs` finds the verbs.
 
-Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user (one line names it), 130 = interrupted.
+Exit status: 0 = done, 1 = the simulator failed, 2 = a mistake of the user (one line names it), 130 = interrupted,
+143 = terminated (SIGTERM), which ends a command as Ctrl-C does.
 """
 
 import errno
@@ -8,6 +9,8 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -16,8 +19,7 @@ from traces.errors import UserError, error_of_policy
 from traces.plain_text import shown
 from traces.version import VERSION
 
-DONE, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
-
+DONE, FAILED, MISTAKE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 POLICY_OPTION = "--policy"
 """Option of the verbs that simulate. The file must be known before the verb is imported (sim.hw.policy)."""
@@ -43,8 +45,39 @@ t3sim = click.version_option(VERSION, prog_name="t3sim")(t3sim)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb. Returns the exit status."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts `t3sim ... &` with interrupts ignored
+    with _signals() as terminated:
+        status = _status_of(arguments)
+    if status != INTERRUPTED:
+        return status
+    print(f"t3sim: {'terminated' if terminated else 'interrupted'}", file=sys.stderr)
+    return TERMINATED if terminated else INTERRUPTED
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Context manager: SIGTERM and SIGINT raise KeyboardInterrupt. Gives a list to which a SIGTERM is added."""
+    terminated: list[int] = []
+
+    def terminate(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # `timeout` sends it twice, and this process is ending
+        terminated.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield terminated
+        return
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a shell starts `t3sim ... &` with interrupts ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield terminated
+    finally:
+        if not terminated:
+            signal.signal(signal.SIGTERM, before)
+
+
+def _status_of(arguments: list[str] | None) -> int:
+    """Run one verb. Returns the exit status; INTERRUPTED is not yet reported."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the shell has closed it (`>&-`)
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until the process ends
@@ -67,7 +100,6 @@ def main(arguments: list[str] | None = None) -> int:
         unnamed = "standard output" if problem.errno == errno.ENOSPC else "system"
         return _mistake(f"{problem.filename or unnamed}: {problem.strerror or problem}")
     except (click.Abort, KeyboardInterrupt):
-        print("t3sim: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BaseException as error:
         mistake_in_policy = error_of_policy(os.environ.get(POLICY_VARIABLE, ""), error)

@@ -107,8 +107,16 @@ def test_lost_points_are_named_and_the_status_is_1(desk, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_ctrl_c_is_one_word_and_keeps_the_runs(desk):
-    """To the whole group, as a terminal sends it: workers must not answer it with tracebacks."""
+@pytest.mark.parametrize(
+    ("send", "number", "status", "word"),
+    [
+        (os.killpg, signal.SIGINT, 130, "interrupted"),
+        (os.killpg, signal.SIGTERM, 143, "terminated"),
+        (os.kill, signal.SIGTERM, 143, "terminated"),
+    ],
+)
+def test_a_signal_is_one_word_and_keeps_the_runs(send, number, status, word, desk):
+    """To the whole group, as a terminal or `timeout` sends it: workers must not answer it with tracebacks."""
     (desk / "study.toml").write_text(STUDY.replace("24, 5", "24, 12") + f"dispatch.seed = {[*range(50)]}\n")
     program = "import sys; from traces.command.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", program, "study", "study.toml", "--workers", "2"]
@@ -119,11 +127,11 @@ def test_ctrl_c_is_one_word_and_keeps_the_runs(desk):
     until = time.monotonic() + 300
     while not list(desk.glob("store/*.h5")) and process.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate()
-    assert process.returncode == 130, err
-    assert "start the same command again to continue" in err and "t3sim: interrupted" in err
-    assert out.strip() == "" and "Traceback" not in err
+    send(process.pid, number)
+    out, err = process.communicate()  # the workers have these pipes, too, so they have ended
+    assert process.returncode == status, err
+    assert "start the same command again to continue" in err and f"t3sim: {word}" in err
+    assert out.strip() == "" and not any(noise in err for noise in ("Traceback", "Warning", "semaphore")), err
     assert list(desk.glob("store/*.h5")) and not list(desk.glob("*.h5"))
 
 

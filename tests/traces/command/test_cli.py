@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -286,11 +287,29 @@ def test_a_wrong_verb_is_answered_with_the_nearest(capsys):
     assert "no verb 'shwo'; did you mean show" in capsys.readouterr().err
 
 
-def test_a_background_process_can_be_interrupted():
-    """A shell that starts a command with & lets it ignore interrupts."""
-    program = (
-        "import os, signal; from traces.command import cli; signal.signal(signal.SIGINT, signal.SIG_IGN); "
-        "cli.t3sim.main = lambda *_, **__: os.kill(os.getpid(), signal.SIGINT); raise SystemExit(cli.main([]))"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (130, "t3sim: interrupted\n")
+SIGNALLED = """
+import os, signal
+from traces.command import cli
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+def verb(*_, **__):
+    try:
+        os.kill(os.getpid(), {0})
+    finally:
+        os.kill(os.getpid(), {0} if {0} == signal.SIGTERM else 0)
+        print("all is closed")
+cli.t3sim.main = verb
+raise SystemExit(cli.main([]))
+"""
+
+
+@pytest.mark.parametrize(("name", "status", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+def test_a_signal_ends_a_command_in_order(name, status, word):
+    """A shell that starts a command with & lets it ignore interrupts. `timeout` sends SIGTERM twice."""
+    command = [sys.executable, "-c", SIGNALLED.format(f"signal.{name}")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "all is closed\n", f"t3sim: {word}\n")
+
+
+def test_a_command_called_from_python_leaves_the_signals_as_they_were(capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["--version"]) == 0 and signal.getsignal(signal.SIGTERM) is before
