@@ -57,7 +57,7 @@ def show(
     archive = results.open(result)
     if len(archive.runs) != 1 and number is None:
         if energy and is_scenario(archive) and not (unit or names or as_json):
-            show_energies(_scenario_energies(archive, energy))
+            show_energies(_scenario_energies(archive, energy), (run for _, run in archive.results()))
             return
         if unit or names or energy:
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")

@@ -164,7 +164,7 @@ def t3(
         return
     show_scenario(scenario_row(result), result.runs)
     if energy is not None:
-        show_energies(spent)
+        show_energies(spent, result.runs.values())
     click.echo(f"{costs['wall_s']:.1f} s, {costs['compile_s']:.1f} s of it compiling")
     if result.from_store:
         click.echo(f"from the store: {', '.join(result.from_store)}")

@@ -1,9 +1,11 @@
 """Print energy tables: one run by unit, or the configurations of a scenario side by side."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sim.energy import Energy, EnergyPreset, energy_of
+from sim.results import RunResult
 from sim.scenario.result import NEEDS, configuration_totals
+from sim.view.heading import is_of_gpu_0
 from traces.command.tables import print_table
 
 COLUMNS = ("unit", "uJ", "low", "high", "share", "bytes", "pJ/byte")
@@ -32,8 +34,8 @@ def show_energy(energy: Energy) -> None:
     print_table(f"Dynamic energy, {energy.preset} (all: per byte at the DRAM)", COLUMNS, rows)
 
 
-def show_energies(energies: Mapping[str, Energy]) -> None:
-    """Print the energy of configurations of a scenario: uJ per GPU by unit, and energy per DRAM byte."""
+def show_energies(energies: Mapping[str, Energy], runs: Iterable[RunResult]) -> None:
+    """Print the energy of configurations of a scenario, from its runs: uJ per GPU by unit, and energy per DRAM byte."""
     figures = {name: energy.as_dict() for name, energy in energies.items()}
     first = next(iter(figures.values()))
     rows = [
@@ -45,5 +47,6 @@ def show_energies(energies: Mapping[str, Energy]) -> None:
         )
         for name, energy in figures.items()
     ]
-    title = f"Dynamic energy per GPU, {first['preset']}, uJ (Tracker and arbitration: none, D27)"
+    whose = "of GPU 0" if is_of_gpu_0(runs) else "per GPU"
+    title = f"Dynamic energy {whose}, {first['preset']}, uJ (Tracker and arbitration: none, D27)"
     print_table(title, ("configuration", "all", "low", "high", *first["units"], "pJ per DRAM byte"), rows)

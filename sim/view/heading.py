@@ -1,7 +1,7 @@
 """What a result hangs on, in a few lines: links, MCA, GEMM kernel, and how many of their values are assumed."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sim.hw.request import LINE_BYTES
@@ -24,6 +24,11 @@ def origins_text(preset: Preset) -> str:
         f"{len(assumed(preset))} of {len(preset.sources)} values of {preset.name} are assumed\n{lent if units else ''}"
         f"t3sim presets {preset.name} --assumed lists them"
     )
+
+
+def is_of_gpu_0(runs: Iterable[RunResult]) -> bool:
+    """Are the counters those of GPU 0, while others were simulated, too? Of all GPUs a run keeps the traffic only."""
+    return any(run.figures.get("simulated_gpus", 1) > 1 for run in runs)
 
 
 def links_text(preset: Preset) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from sim.results import RunResult
 from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.result import ALL_CONFIGURATIONS, T3, T3_MCA, TRAFFIC
-from sim.view.heading import origins_text, run_heading
+from sim.view.heading import is_of_gpu_0, origins_text, run_heading
 from traces.command.tables import print_table, print_text
 from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, time_text
 
@@ -43,8 +43,10 @@ def show_scenario(row: RunResult, runs: Runs) -> None:
     _show_traffic({name: _traffic(name, row) for name in names})
     print_text(NOTE.format(cleared=_size(given["zeroing_bytes"])) + "\n" if {T3, T3_MCA} & {*names} else "")
     shown = ("run", "us", "TFLOP/s", *SHOWN, "bounded by")
-    print_table("Runs: time, rate, percent of each peak", shown, [_run_row(name, run) for name, run in runs.items()])
-    _show_fused(runs)
+    whose = " (counters of GPU 0)" if is_of_gpu_0(runs.values()) else ""
+    rows = [_run_row(name, run) for name, run in runs.items()]
+    print_table(f"Runs: time, rate, percent of each peak{whose}", shown, rows)
+    _show_fused(runs, whose)
     faults = [f"{name}: ledger: {fault}" for name, run in runs.items() for fault in run.wrong]
     print_text("\n".join(["", *faults, origins_text(preset)]))
 
@@ -78,14 +80,14 @@ def _run_row(name: str, run: RunResult) -> tuple[object, ...]:
     return (name, run.time_ps / PS_PER_US, tera_flop_per_s(run), *used, bounded_by(run))
 
 
-def _show_fused(runs: Runs) -> None:
+def _show_fused(runs: Runs, whose: str) -> None:
     """Why each fused kernel took as long as it did."""
     fused = {name: run for name, run in runs.items() if name in FUSED}
     if not fused:
         return
     print_text("")
     rows = [(label, *(text(run, runs) for run in fused.values())) for label, text in WHY.items()]
-    print_table("Why the fused kernel takes as long as it does", ("figure", *fused), rows)
+    print_table(f"Why the fused kernel takes as long as it does{whose}", ("figure", *fused), rows)
 
 
 def _alone(runs: Runs, value: Callable[[RunResult], str]) -> str:

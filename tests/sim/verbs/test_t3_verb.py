@@ -106,6 +106,19 @@ def test_symmetric_and_explicit_agree(capsys):
         assert all(first["dram_bytes"][kind] == second["dram_bytes"][kind] for kind in TRAFFIC[1:])
 
 
+@pytest.mark.parametrize(("chunks", "said"), [([], False), (["--chunks", "2,5,3,6"], True)])
+def test_counters_of_gpu_0_say_so_where_gpus_differ(chunks, said, capsys, tmp_path):
+    path = str(tmp_path / "out.h5")
+    only = [*SHAPE, *MACHINE, "--configuration", "T3", *chunks, "-o", path]
+    assert main(["t3", *only, "--energy", "hbm2_12nm"]) == 0
+    direct = capsys.readouterr().out
+    assert main(["show", path]) == main(["show", path, "--energy", "hbm2_12nm"]) == 0
+    for shown in (direct, capsys.readouterr().out):
+        for title in ("percent of each peak", "as long as it does"):
+            assert (f"{title} (counters of GPU 0)" in shown) == said and title in shown
+        assert ("Dynamic energy of GPU 0, hbm2_12nm" in shown) == said != ("Dynamic energy per GPU" in shown)
+
+
 def test_only_some_configurations_and_unequal_chunks(capsys):
     found = run_json(capsys, *SHAPE, "--configuration", "T3", "--chunks", "2,5,3,6")
     (one,) = found["configurations"].values()
