@@ -1,8 +1,8 @@
 """Check kernels and workgroups before a compiled function reads them. All readers use this check.
 
 Compiled functions run without index checks, so no value of an event may point outside its array. `run` checks each
-workgroup here before it enters the trace window. `trace verify`, `trace export` and `trace info --by-line` use the same
-functions, so an archive that passes `trace verify` can also be simulated.
+workgroup here before it enters the trace window. `trace import`, `trace verify`, `trace export` and
+`trace info --by-line` use the same functions, so an archive that passes `trace verify` can also be simulated.
 """
 
 from collections.abc import Iterator
@@ -156,10 +156,19 @@ def check_events(info: KernelInfo, workgroup: Workgroup) -> Extent:
     return Extent(low, high)
 
 
+def check_workgroup(info: KernelInfo, workgroup: Workgroup) -> Extent:
+    """Refuse a workgroup that cannot be simulated. Returns its address range.
+
+    Raises:
+        UserError: as `check_structure` and `check_events`.
+    """
+    check_structure(info, workgroup)
+    return check_events(info, workgroup)
+
+
 def checked_workgroups(kernel: KernelSource) -> Iterator[Workgroup]:
     """The workgroups of a kernel. Each is checked before it is yielded."""
     check_kernel(kernel.info)
     for workgroup in kernel.workgroups():
-        check_structure(kernel.info, workgroup)
-        check_events(kernel.info, workgroup)
+        check_workgroup(kernel.info, workgroup)
         yield workgroup

@@ -22,6 +22,8 @@ from tracer.accelsim.problems import Problems, TraceError
 from tracer.accelsim.scan import scan_lines
 from tracer.accelsim.stream import BadXz, line_blocks, read_bytes
 from tracer.accelsim.warp import BUILDER, build_workgroup
+from tracer.workgroup_check import check_workgroup
+from traces.errors import UserError
 from traces.schema import EVENT
 from traces.source import KernelInfo, Workgroup
 
@@ -94,6 +96,17 @@ class KernelReader:
                     yield from self._finish()
         yield from self._end()
         self._report_oddities()
+
+    def read_possible(self, blocks: Iterator[bytes]) -> Iterator[Workgroup]:
+        """As `read`. A workgroup that cannot be simulated is damage: it is left out."""
+        info = self._header.info()
+        for workgroup in self.read(blocks):
+            try:
+                check_workgroup(info, workgroup)
+            except UserError as error:
+                self._problems.damage("IMPOSSIBLE", self.where(int(self._scan[0]["block_line"])), str(error))
+            else:
+                yield workgroup
 
     def _sound(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """The blocks before bad compressed data. Bad data is reported as damage."""
@@ -242,7 +255,7 @@ class AccelsimKernel:
         ids = header.version < 3
         prefix = ID_WORDS * ids + header.lineinfo
         reader = KernelReader(header, self._problems, ids=ids, prefix=prefix, start=start)
-        yield from reader.read(body_blocks(self._path, self._problems))
+        yield from reader.read_possible(body_blocks(self._path, self._problems))
         reader.close()
 
     def fingerprint(self) -> str:

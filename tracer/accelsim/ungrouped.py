@@ -128,7 +128,7 @@ class UngroupedKernel(AccelsimKernel):
                 )
             for grouped, lines in group(text, keys, self.header):
                 reader.place_lines(lines)
-                yield from reader.read(iter([grouped]))
+                yield from reader.read_possible(iter([grouped]))
         if reader is None:
             raise TraceError(f"{self._path}: no instruction lines")
         reader.close()

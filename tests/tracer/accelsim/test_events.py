@@ -228,7 +228,7 @@ def test_negative_strides_single_lanes_and_far_deltas(tmp_path):
 
 def test_barriers(tmp_path):
     line = "{:04x} ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 {} "
-    events = events_of(tmp_path, [line.format(0, 0), line.format(16, 3), line.format(32, 128), EXIT])
+    events = events_of(tmp_path, [line.format(0, 0), line.format(16, 3), line.format(32, 128), EXIT], block="128,1,1")
     assert [(e["slot"], e["work"]) for e in events[:3]] == [(0, 0), (3, 0), (4, 128)]
 
 
@@ -236,7 +236,8 @@ def test_barriers_with_different_numbers_of_threads_are_apart(tmp_path):
     """A trace does not say which barrier it is, but one barrier has one count at a time."""
     counts = range(32, 481, 32)
     line = "{:04x} ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 {} "
-    events = events_of(tmp_path, [*(line.format(16 * k, count) for k, count in enumerate(counts)), EXIT])
+    lines = [*(line.format(16 * k, count) for k, count in enumerate(counts)), EXIT]
+    events = events_of(tmp_path, lines, block="480,1,1")
     assert [int(event["slot"]) for event in events[:-1]] == [*range(1, 16)]
 
 
