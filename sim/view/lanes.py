@@ -18,7 +18,7 @@ from sim.run.library_run import BARE_PS
 from sim.spec import Topology
 from tracer.elf.names import short_name
 from traces.errors import UserError
-from traces.units import GIGA
+from traces.units import GIGA, PS_PER_NS
 
 NO_CHUNK = -1
 """Chunk of a workgroup whose kernel has no chunks."""
@@ -40,6 +40,8 @@ WAITS = {
 GB_PER_S = "GB/s"
 BYTES_PER_PS = 1000
 """GB/s in a byte per picosecond."""
+SHORTEST_PS = PS_PER_NS
+"""Bars are drawn at least this long: triggers have no length."""
 AT = np.dtype([(name, "i8") for name in ("start_ps", "end_ps", "tag", "chunk", "unit", "kind", "phase")])
 """A span on the axis of its section. phase: number of its run in the section."""
 
@@ -51,7 +53,7 @@ class Bars(NamedTuple):
         name: of the unit, e.g. "CU 3".
         item: what a bar is: kernel, stage, workgroup, transfer, trigger.
         at: AT [bars], ordered by start.
-        place: i8 [bars]: bars with equal places do not overlap.
+        place: i8 [bars]: bars with equal places do not overlap as drawn (SHORTEST_PS).
         labels: texts of the bars; () = item and tag.
     """
 
@@ -181,9 +183,8 @@ def _groups(parts: list[Part], at: np.ndarray, triggers: np.ndarray, gpu: int) -
     yield Group("warps", _warps(parts))
     yield Group("DMA engines", _units(at, SpanKind.DMA, "DMA engine", "transfer"))
     chunks: list[Bars | Levels] = [
-        Bars(f"chunk {chunk}", "trigger", own, np.zeros(len(own), np.int64))
+        _bars(f"chunk {chunk}", "trigger", triggers[triggers["chunk"] == chunk])
         for chunk in np.unique(triggers["chunk"])
-        for own in [triggers[triggers["chunk"] == chunk]]
     ]
     yield Group("Tracker", chunks, _level(parts, "tracker_live_tiles", "live tiles", "tiles"))
     yield Group("link", _link(parts))
@@ -269,7 +270,8 @@ def _stages(at: np.ndarray) -> Bars:
 
 
 def _bars(name: str, item: str, at: np.ndarray, labels: tuple[str, ...] = ()) -> Bars:
-    return Bars(name, item, at, places(at["start_ps"], at["end_ps"]), labels)
+    drawn_end_ps = np.maximum(at["end_ps"], at["start_ps"] + SHORTEST_PS)
+    return Bars(name, item, at, places(at["start_ps"], drawn_end_ps), labels)
 
 
 def _units(at: np.ndarray, kind: SpanKind, name: str, item: str) -> list[Bars | Levels]:

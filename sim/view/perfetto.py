@@ -8,14 +8,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sim.view.lanes import Arrow, Bars, Group, Levels, Section
+import numpy as np
+
+from sim.view.lanes import SHORTEST_PS, Arrow, Bars, Group, Levels, Section
 from traces.units import PS_PER_US
 
 Event = dict[str, Any]
 PLACES = 64
 """Thread numbers reserved for a lane."""
-SHORTEST_US = 0.001
-"""Length of a slice for what has no length: one nanosecond."""
 ARROW = {"name": "triggers", "cat": "trigger"}
 
 
@@ -70,7 +70,7 @@ def _slices(lane: Bars, process: int, first: int) -> Iterator[Event]:
             "pid": process,
             "tid": first + int(place),
             "ts": start_ps / PS_PER_US,
-            "dur": max((end_ps - start_ps) / PS_PER_US, SHORTEST_US),
+            "dur": max(end_ps - start_ps, SHORTEST_PS) / PS_PER_US,
             "args": {"tag": tag} | ({"chunk": chunk} if chunk >= 0 else {}),
         }
 
@@ -94,7 +94,10 @@ def _arrow_events(arrow: Arrow, flow: int, section: Section, processes: dict[tup
     )
     for phase, group, name, time_ps in ends:
         first = 1 if groups[group].summary else 0
-        number = first + [lane.name for lane in groups[group].lanes].index(name)
+        number, lane = next((k, lane) for k, lane in enumerate(groups[group].lanes, first) if lane.name == name)
+        assert isinstance(lane, Bars)
+        bar = np.flatnonzero((lane.at["tag"] == arrow.tag) & (lane.at["start_ps"] == time_ps))[0]
+        thread = number * PLACES + int(lane.place[bar])
         bound = {"bp": "e"} if phase == "f" else {}
-        place = {"pid": processes[arrow.gpu, group], "tid": number * PLACES, "ts": time_ps / PS_PER_US}
+        place = {"pid": processes[arrow.gpu, group], "tid": thread, "ts": time_ps / PS_PER_US}
         yield {"ph": phase, "id": flow, **ARROW, **place, **bound}

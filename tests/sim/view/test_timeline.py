@@ -1,6 +1,7 @@
 """The timeline: every workgroup, transfer and trigger at its time; the file for Perfetto and the page in a browser."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -188,6 +189,22 @@ def test_arrows_of_perfetto_begin_and_end_in_slices(fused):
     ends = [e for e in events if e["ph"] in "sf"]
     assert len(ends) == 2 * len(fused.arrows)
     assert all((e["pid"], e["tid"], e["ts"]) in slices for e in ends)
+
+
+def test_slices_of_a_thread_never_overlap(runs):
+    """Triggers are drawn one nanosecond long. Closer ones get threads of their own, and their arrows begin there."""
+    close = runs["t3"].triggers.copy()
+    close[:, 1] = 400 * np.arange(len(close))
+    part = section("T3", [("t3", replace(runs["t3"], triggers=close))])
+    events = list(trace_events([part]))
+    names = {(e["pid"], e["tid"], e["ts"]): e["name"] for e in events if e["ph"] == "X"}
+    ends: dict[tuple[int, int], float] = {}
+    for event in sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"]):
+        thread = event["pid"], event["tid"]
+        assert event["ts"] >= ends.get(thread, 0) - 1e-9, event
+        ends[thread] = event["ts"] + event["dur"]
+    begins = [e for e in events if e["ph"] == "s"]
+    assert [names[e["pid"], e["tid"], e["ts"]] for e in begins] == [f"trigger {arrow.tag}" for arrow in part.arrows]
 
 
 def test_a_single_run_has_a_timeline(tmp_path, capsys):
