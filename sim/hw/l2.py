@@ -37,6 +37,7 @@ from sim.hw.tags import (
     evict_first,
     expect,
     find_way,
+    goes_first,
     next_victim,
     sectors_in,
     touch,
@@ -54,9 +55,13 @@ def _has_places(bank, fifos):
 
 @compiled(inline=True)
 def _place(bank, cache_set, way, fifos, pool, request, now_ps):
-    """Way of the request's line: `way` if present, else a claimed way (victim evicted); -1 if all are held."""
+    """Way of the request's line: `way` if present, else a claimed way (victim evicted); -1 if all are held.
+
+    The line becomes the most recently used one. If all its requests so far were streamed, it stays the next victim.
+    """
     if way >= 0:
-        touch(cache_set, bank.ways, way)
+        if request.cache != Cache.STREAM or not goes_first(cache_set, way):
+            touch(cache_set, bank.ways, way)
         return way
     way = next_victim(bank, cache_set)
     if way >= 0:

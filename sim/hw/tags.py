@@ -180,6 +180,12 @@ def evict_first(cache_set, way):
 
 
 @compiled(inline=True)
+def goes_first(cache_set, way):
+    """Is `way` empty, or a line that is evicted before all others? Reads: cache_set."""
+    return cache_set.block[way >> 4].age[way & 15] & ~HELD <= EVICT_FIRST
+
+
+@compiled(inline=True)
 def victim_way(cache_set, ways):
     """Way to replace: an empty way, else the least recently used way that is not held; -1 if all are held.
 

@@ -94,11 +94,14 @@ class L2Twin:
             way.dirty -= gone
 
     def place(self, request):
-        """The line's way, made the most recently used; None if every line of its set is on its way."""
+        """The line's way, made the most recently used; None if every line of its set is on its way.
+
+        A line of which only streamed requests came is older than all others.
+        """
         self.clock += 1
         way = self.find(request.line)
         if way:
-            way.used = self.clock
+            way.used = self.clock if way.used or request.cache != Cache.STREAM else 0
             return way
         ways = self.sets[request.line // 128 % len(self.sets)]
         free = [k for k, way in enumerate(ways) if way is None] or sorted(

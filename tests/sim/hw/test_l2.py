@@ -228,6 +228,14 @@ def test_streamed_lines_go_first():
     assert [line for _, line, _ in bench.sent] == [0, 512, 1024, 1536, 2048, 1536]
 
 
+@pytest.mark.parametrize(("second", "evicted"), [(Cache.STREAM, [1536, 0]), (Cache.DEFAULT, [0])])
+def test_a_line_streamed_in_halves_goes_first_until_a_plain_access(second, evicted):
+    halves = [Access(3, Op.READ, 1536, 3, cache=Cache.STREAM), Access(4, Op.READ, 1536, 12, cache=second)]
+    plain = [Access(k, Op.READ, 512 * k) for k in range(3)]
+    bench = settled(*plain, *halves, *(Access(5 + k, Op.READ, line) for k, line in enumerate((2048, 1536, 0))))
+    assert [line for _, line, _ in bench.sent] == [0, 512, 1024, 1536, 1536, 2048, *evicted]
+
+
 def test_reads_of_one_line_merge_up_to_the_limit_and_block_in_order():
     bench = BankBench(*SMALL)
     for number in range(5):
