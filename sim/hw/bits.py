@@ -2,9 +2,10 @@
 
 There are bit counts, quotients and searches of sixteen numbers at once. A division costs ten times as much as a shift
 or a multiplication. A quotient is fast if its divisor is a power of two, as numbers of channels, banks and sets nearly
-always are, or if its reciprocal is at hand. Every tag look-up uses the searches.
+always are, or if its reciprocal is at hand. Every tag look-up uses the searches. There is also a hash.
 """
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
@@ -129,6 +130,15 @@ is the largest number of the type."""
 greatest_in_block = _plain_greatest_in_block if PLAIN else _greatest_in_block
 """greatest_in_block(numbers, first, mask): the largest of sixteen numbers from `first` on, each ANDed with the mask.
 The mask is not negative."""
+
+
+@compiled
+def splitmix64(number, seed):
+    """A hash of both, uint64: number `number`, from 0, of the generator splitmix64 (Steele et al., OOPSLA 2014)."""
+    z = np.uint64(number + 1) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
 
 
 @compiled(inline=True)

@@ -1,6 +1,7 @@
 """Clusters in the workgroup dispatcher: a group of CUs with room for all workgroups of a cluster, and who they are."""
 
 from sim.hw.dispatch_record import QUEUES
+from sim.hw.peers_record import first_cu
 from sim.hw.signals import member, member_cu, member_place
 from sim.spec import WorkgroupOrder
 from tracer.compile.jit import compiled
@@ -8,9 +9,8 @@ from tracer.compile.jit import compiled
 
 @compiled(inline=True)
 def _group_edge(dispatch, group):
-    """The first CU of a group that the queue may use: pairs of CUs are divided as evenly as possible."""
-    edge = dispatch.cus if group == dispatch.groups else dispatch.cus // 2 * group // dispatch.groups * 2
-    return min(max(edge, dispatch.first_cu), dispatch.last_cu)
+    """The first CU of a group that the queue may use."""
+    return min(max(first_cu(dispatch.cus, dispatch.groups, group), dispatch.first_cu), dispatch.last_cu)
 
 
 @compiled

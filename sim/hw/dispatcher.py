@@ -18,6 +18,7 @@ that a gate has opened (D23).
 import numpy as np
 
 from sim.hw.barrier import clear_phases
+from sim.hw.bits import splitmix64
 from sim.hw.cu_record import ARRAYS, MAX_WORKGROUPS, NOT_ASKED
 from sim.hw.dispatch_cluster import cluster_cu, join_cluster
 from sim.hw.request import NEVER
@@ -29,11 +30,8 @@ from tracer.compile.jit import compiled
 
 @compiled
 def _random_share(seed, tag):
-    """A number uniform in [0, 1): a pure function of seed and workgroup (splitmix64)."""
-    z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(tag) + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) / 9007199254740992.0
+    """A number uniform in [0, 1): a pure function of seed and workgroup."""
+    return np.float64(splitmix64(seed, tag) >> np.uint64(11)) / 9007199254740992.0
 
 
 @compiled

@@ -119,6 +119,18 @@ def _aim(noc, c, fifos, pool, end_ps):
 
 
 @compiled(inline=True)
+def _book_cu_port(noc, c, request, slot_ps):
+    """Book the port of the CU of source c for a request: (bytes of its packet, when it leaves, end of the transfer)."""
+    cu = c >> noc.cu_bits
+    volume = noc.header_bytes + data_bytes(request)
+    noc.request_packets += 1
+    noc.request_bytes += volume
+    noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
+    noc.cu_out_ps[cu] = left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_clk_per_byte)
+    return volume, now_ps, left_ps
+
+
+@compiled(inline=True)
 def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     """Move the oldest request of source c to its bank.
 
@@ -138,12 +150,7 @@ def _send(noc, c, fifos, pool, slot_ps, slot_end_ps, bank_wake_ps):
     target = fifos[number]
     if not _claim(noc, c, number, pool, target, slot_end_ps):
         return noc.claim_ps[c]
-    volume = noc.header_bytes + data_bytes(request)
-    noc.request_packets += 1
-    noc.request_bytes += volume
-    noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
-    left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_clk_per_byte)
-    noc.cu_out_ps[cu] = left_ps
+    volume, now_ps, left_ps = _book_cu_port(noc, c, request, slot_ps)
     path_ps = noc.latency_ps
     if far == FAR:
         left_ps = max(noc.far_out_ps[cu] + transfer_ps(noc, volume, noc.far_clk_per_byte), left_ps)
@@ -166,17 +173,11 @@ def _send_out(noc, c, fifos, pool, port, request, slot_ps, slot_end_ps):
     Returns:
         As `_send`.
     """
-    cu = c >> noc.cu_bits
     number = noc.first_link_fifo + np.int64(request.link) - 1
     target = fifos[number]
     if not _claim(noc, c, number, pool, target, slot_end_ps):
         return noc.claim_ps[c]
-    volume = noc.header_bytes + data_bytes(request)
-    noc.request_packets += 1
-    noc.request_bytes += volume
-    noc.departed_ps[c] = now_ps = max(request.ready_ps, slot_ps, noc.departed_ps[c])
-    left_ps = max(noc.cu_out_ps[cu], now_ps) + transfer_ps(noc, volume, noc.request_clk_per_byte)
-    noc.cu_out_ps[cu] = left_ps
+    _, now_ps, left_ps = _book_cu_port(noc, c, request, slot_ps)
     fifo_insert_copy(target, pool, request, left_ps + noc.latency_ps)
     fifo_take(port, pool, now_ps)
     return SENT

@@ -1,10 +1,12 @@
 """The records of the way between CUs of a group: the ports of a CU, and a message in its mail."""
 
 from enum import IntEnum
+from itertools import pairwise
 
 import numpy as np
 
 from sim.hw.cu_record import MAX_WORKGROUPS
+from tracer.compile.jit import compiled
 from traces.units import whole_period_ps
 
 
@@ -84,17 +86,19 @@ def make_peers(machine, ports):
     return peers
 
 
-def first_cu(cu, group):
+@compiled(inline=True)
+def first_cu(cus, groups, group):
     """The first CU of a group: pairs of CUs are divided as evenly as possible. With fewer pairs some groups are empty.
 
-    cu: sim.spec.ComputeUnit.
+    cus, groups: their number in the GPU.
     """
-    return cu.count if group == cu.groups else cu.count // 2 * group // cu.groups * 2
+    return cus if group == groups else cus // 2 * group // groups * 2
 
 
 def groups_of(cu):
     """First CU and end of each group. cu: sim.spec.ComputeUnit."""
-    return [(first_cu(cu, group), first_cu(cu, group + 1)) for group in range(cu.groups)]
+    edges = [first_cu(cu.count, cu.groups, group) for group in range(cu.groups + 1)]
+    return list(pairwise(edges))
 
 
 def mail_places(machine):

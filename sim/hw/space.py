@@ -11,6 +11,7 @@ Memory of another GPU is seen through a window: address + (1 + port) << PEER_BIT
 
 import numpy as np
 
+from sim.hw.bits import splitmix64
 from sim.hw.request import LINE_BYTES, SECTOR_BYTES, SECTORS_PER_LINE
 from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
@@ -162,17 +163,8 @@ def fingerprint(tile, line, sectors):
     total = np.uint64(0)
     for sector in range(SECTORS_PER_LINE):
         if (sectors >> sector) & 1:
-            total += _mix(place + sector)
+            total += splitmix64(place + sector, 0)
     return np.int64(total)
-
-
-@compiled
-def _mix(number):
-    """A 64-bit hash (splitmix64)."""
-    z = np.uint64(number + 1) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 @compiled
@@ -181,7 +173,7 @@ def contributor_weight(contributors):
     total = np.uint64(0)
     for place in range(MAX_GPUS):
         if (contributors >> place) & 1:
-            total += _mix(1000 + place) | np.uint64(1)
+            total += splitmix64(1000 + place, 0) | np.uint64(1)
     return np.int64(total)
 
 

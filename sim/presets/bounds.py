@@ -93,7 +93,7 @@ BOUNDS: dict[str, Bound] = {
     "hbm.clock_MHz": CLOCK,
     "hbm.bank_groups": Bound(1, 64, RECORD),
     "hbm.banks_per_group": Bound(1, 64, RECORD),
-    "hbm.row_bytes": Bound(128, 64 * KIB, RECORD),
+    "hbm.row_bytes": Bound(128, 64 * KIB, WIDER),
     "hbm.capacity_bytes": Bound(64 * KIB, MIB * GIB, WIDER),
     "hbm.interleave_bytes": Bound(128, GIB, "a line at least"),
     "hbm.column_bytes": Bound(32, 64, "32 or 64 bytes"),

@@ -15,7 +15,6 @@ from sim.hw.request import REQUEST, STREAMS
 
 MAX_BANKS = 64
 MAX_GROUPS = 64
-MAX_ROW_BYTES = 1 << 16
 RECENT_BURSTS = 256
 """Bursts whose end a channel keeps for a time series."""
 

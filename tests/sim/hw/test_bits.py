@@ -14,6 +14,7 @@ from sim.hw.bits import (
     quotient,
     reciprocal,
     remainder,
+    splitmix64,
     trailing_zeros,
 )
 from tests.support.plain_records import kernel_view
@@ -65,3 +66,9 @@ def test_a_product_with_the_reciprocal_is_the_quotient(divisor):
     values |= set(np.random.default_rng(divisor).integers(0, DIVIDED_BELOW, 2000).tolist())
     for value in values:
         assert divided(value, reciprocal(divisor)) == value // divisor
+
+
+def test_the_hash_is_the_generator_splitmix64():
+    """Its first numbers, as Vigna's splitmix64.c gives them for two seeds."""
+    assert [int(splitmix64(k, 0)) for k in range(3)] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert [int(splitmix64(k, 1234567)) for k in range(2)] == [6457827717110365317, 3203168211198807973]

@@ -31,7 +31,6 @@ RECORDS = {
     "msc.ways": tags.MAX_WAYS,
     "hbm.bank_groups": record.MAX_GROUPS,
     "hbm.banks_per_group": record.MAX_BANKS,
-    "hbm.row_bytes": record.MAX_ROW_BYTES,
     "hbm.queue_entries": queue.MAX_ATOMS,
     "link.credits": link_record.MAX_CREDITS,
     "network.credits": link_record.MAX_CREDITS,
