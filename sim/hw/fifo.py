@@ -9,6 +9,20 @@ Room travels as credits. When the consumer takes a request, its producer sees th
 The engine's lookahead is at most `credit_ps`. So what a producer sees does not depend on how far its consumer has been
 simulated. The pool keeps the times of the last credits of each fifo. A fifo without credits (`credit_ps` 0) has
 reserved places or a driver that looks at its fill.
+
+`head`, `tail`, `claimed`, `free` and `origin` are numbers of requests, counted from 0 over all puts, and never fall. So
+is `port.reads` of DMA engines. `first` is a slot, `mask` and `room` are numbers of slots less one. Request `number` is
+in slot `first + ((number - origin) & mask)`.
+
+Example: a new fifo of limit 4, whose first slot is 0.
+
+| | head | tail | origin | mask | slots 0 to 3 |
+|---|---|---|---|---|---|
+| put 0, 1, 2 | 0 | 3 | 0 | 3 | 0 1 2 - |
+| take 0, 1 | 2 | 3 | 0 | 3 | 0 1 2 - |
+| put 3, 4 | 2 | 5 | 0 | 3 | 4 1 2 3 |
+| take 2, 3, 4 | 5 | 5 | 0 | 3 | 4 1 2 3 |
+| put 5 | 5 | 6 | 5 | 3 | 5 1 2 3 |
 """
 
 from typing import NamedTuple

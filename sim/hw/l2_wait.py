@@ -1,4 +1,20 @@
-"""When an L2 bank that waits for room can continue, and which of two banks waits longer."""
+"""When an L2 bank that waits for room can continue, and which of two banks waits longer.
+
+Four fields of a bank describe its wait. Only a step of the bank (`l2_step`) writes them; the phases read them.
+
+- `blocked`: what it waits for. Each step clears it at its begin, and again if it serves a request. `_serve` sets
+  FOR_ANSWERS or FOR_CHANNEL, `has_copy_room` and `flush_step` set FOR_CHANNEL. A bank that waits only for a fill,
+  for a miss entry or for a waiting place keeps 0: a fill wakes it. `retry_memory` asks `l2_retry_ps` for banks with
+  another value, after all consumers of the window have run.
+- `room_ps`: when there is such room, NEVER = not known yet. The places that set `blocked` set it. `_serve_first` sets
+  it to NEVER before each try, and to the earliest of all tries if none succeeds. Nothing clears it: it counts only
+  while `blocked` is not 0. `run_banks` passes it on to the other banks of the channel, which would find no room either.
+- `tried_ps`: when the bank last tried to serve a request. `l2_step` sets it before each try, nothing clears it. Only
+  `copy_retry_ps` reads it: room that was there at that time already is not what the bank waits for.
+- `blocked_since_ps`: since when its oldest request could not be served, whatever the reason; -1 = it does not wait.
+  `l2_step` sets it at the first try that fails. The next request that is served clears it, and adds the time to the
+  counter `blocked_ps`. A flush leaves it as it is.
+"""
 
 import numpy as np
 

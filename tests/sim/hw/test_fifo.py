@@ -5,6 +5,7 @@ from collections import deque
 import numpy as np
 import pytest
 
+import sim.hw.fifo as fifo_module
 from sim.hw.fifo import (
     fifo_fill,
     fifo_full,
@@ -43,6 +44,26 @@ def test_random_traffic_through_several_fifos():
             assert fifo_head(fifo, slots).tag == twin.popleft()
             fifo_pop(fifo)
     assert records["fill_max"].tolist() == most
+
+
+def test_the_example_of_the_docstring():
+    records, pool = make_fifos([4])
+    fifo, slots = kernel_view(records)[0], kernel_view(pool)
+    pool.requests["tag"] = -1
+    rows = [line.split("|")[1:-1] for line in fifo_module.__doc__.split("\n") if line.startswith(("| put", "| take"))]
+    assert len(rows) == 5
+    for what, *fields, held in rows:
+        verb, numbers = what.split(maxsplit=1)
+        for number in map(int, numbers.split(",")):
+            if verb == "take":
+                assert fifo_head(fifo, slots).tag == number
+                fifo_pop(fifo)
+            else:
+                one = np.zeros(1, REQUEST)
+                one["tag"] = number
+                fifo_push_copy(fifo, slots, kernel_view(one)[0], 0)
+        assert [int(records[0][name]) for name in ("head", "tail", "origin", "mask")] == [int(one) for one in fields]
+        assert pool.requests["tag"][:4].tolist() == [int(one.replace("-", "-1")) for one in held.split()]
 
 
 def test_a_fifo_holds_something():
