@@ -65,8 +65,9 @@ def test_a_backward_pass_waits_for_its_exchanges_where_it_needs_them():
         "attention_norm_back": ("qkv_weight", "attention_reduce_back"),
     }
     assert waits(blocks("bert-large", replace(SPLIT, sequence=512))["output backward"]) == {
+        "logits_input": ("loss_back",),
         "logits_reduce_back": ("logits_input",),
-        "logits_weight": ("logits_input",),
+        "logits_weight": ("logits_input", "logits_gather_again"),
         "head_norm_back_0": ("logits_reduce_back", "logits_weight"),
     }
 
