@@ -28,7 +28,7 @@ COUNTERS = {
     "wavefronts": "wavefront counters that reached their thresholds",
     "begun": "tiles that got an entry",
     "stalls": "workgroups that waited because no entry was free",
-    "spilled": "tiles whose first update arrived while as many tiles as entries had some, not all, of theirs",
+    "spilled": "tiles whose first update made more tiles live (some, not all, updates) than there are entries",
     "live_max": "largest number of tiles with some, not all, of their updates",
 }
 """Counter fields of TRACKER and their meaning."""

@@ -1,8 +1,8 @@
 """Dispatch and combine of experts, as DeepEP and NCCL EP publish them, against our all-to-all.
 
 `python -m validation.against.expert_exchange` writes `validation/tables/expert_exchange.md`. Published:
-`validation/references/moe_dispatch_published.csv`; its rows within a node. They are bandwidths: bytes of a GPU over
-time, its own rows counted too (tests/legacy/test_intranode.py, test_low_latency.py and tests/elastic/test_ep.py of
+`validation/references/moe_dispatch_published.csv`; its rows within a node. Most are bandwidths: bytes of a GPU over
+time, with the rows that it keeps (tests/legacy/test_intranode.py, test_low_latency.py and tests/elastic/test_ep.py of
 DeepEP; ep_bench.cu of NCCL EP). Ours: the all-to-all of the machine's library with as many bytes of each GPU, as
 `t3sim model` has it for experts (`tracer.models.layer.sent_rows`).
 """
