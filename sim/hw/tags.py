@@ -29,7 +29,7 @@ from tracer.compile.ones import ones
 MAX_WAYS = 32
 LOW_BITS, HIGH_BITS = 32, 15
 ADDRESS_BITS = 7 + LOW_BITS + HIGH_BITS
-"""Bits of an address, sign included. The bits above repeat the sign (D31)."""
+"""Bits of an address. The bits above are left out (D31)."""
 
 SECTORS = np.dtype([("valid", "i1"), ("dirty", "i1"), ("partial", "i1"), ("pending", "i1")])
 """Sector masks of one way."""
@@ -103,8 +103,8 @@ def _low(line):
 
 @compiled(inline=True)
 def canonical(line):
-    """The address of a line in the machine's form: ADDRESS_BITS wide."""
-    return ((line + (1 << ADDRESS_BITS - 1)) & (1 << ADDRESS_BITS) - 1) - (1 << ADDRESS_BITS - 1)
+    """The address of a line in the machine's form: ADDRESS_BITS wide, never negative (a DRAM row of -1 is none)."""
+    return line & (1 << ADDRESS_BITS) - 1
 
 
 @compiled(inline=True)

@@ -18,6 +18,7 @@ from sim.hw.l2_expect import l2_prefill
 from sim.hw.mca import choose_limit
 from sim.hw.noc import home_place
 from sim.hw.request import LINE_BYTES, NEVER
+from sim.hw.tags import canonical
 from sim.machine.engine_record import grid_end_ps
 from sim.machine.phase_cus import collect_ended
 from sim.machine.phase_dma import dmas_wake_ps
@@ -226,6 +227,6 @@ def prefill_l2(node, first_line, end):
     """
     noc = node.noc[0]
     for number in range((end - first_line + LINE_BYTES - 1) // LINE_BYTES):
-        line = first_line + number * LINE_BYTES
+        line = canonical(first_line + number * LINE_BYTES)
         bank, cache_set = home_place(noc, line)
         l2_prefill(node.banks[bank], node.l2_sets, cache_set, line)

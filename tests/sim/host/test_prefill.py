@@ -80,6 +80,12 @@ def test_results_after_a_huge_copy_are_those_of_its_end():
     assert result.totals["hbm.read_columns"] == 0 and result.totals["l2.read_hit_sectors"] > 0
 
 
+def test_a_copy_beyond_the_bits_of_an_address_is_found_again():
+    far, reader = 1 << 60, kernel([[[load((1 << 60) + 128 * k) for k in range(8)]]])
+    (result,) = simulate(CommandSequence([Prefill(far, 4096), reader]), small_preset()).kernels
+    assert result.totals["hbm.read_columns"] == 0
+
+
 def test_a_range_that_is_none():
     source = kernel([[[store(0)]]])
     for copy, words in (

@@ -68,15 +68,15 @@ def test_a_claimed_way_is_empty():
     assert find_way(kernel_view(make_sets(1))[0], 16, 0) == -1
 
 
-TOP = 1 << ADDRESS_BITS - 1
+TOP = 1 << ADDRESS_BITS
 
 
-@pytest.mark.parametrize("line", [0, 128, 1 << 38, 1 << 39, TOP - 128, -TOP, -128, 5 << 37, -(5 << 44)])
+@pytest.mark.parametrize("line", [0, 128, 1 << 38, 1 << 39, TOP >> 1, TOP - 128, 5 << 37])
 def test_any_address_is_a_line(line):
     cache_set = kernel_view(make_sets(1))[0]
     claim_way(cache_set, 4, 2, line)
     assert line_of(cache_set, 2) == line and find_way(cache_set, 4, line) == 2
-    assert canonical(line) == line and canonical(line ^ TOP << 3) == line
+    assert canonical(line) == line and canonical(line + (TOP << 3)) == line
 
 
 def test_lines_with_the_same_lower_half():
