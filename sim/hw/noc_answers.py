@@ -63,7 +63,12 @@ def _return(noc, source, queue, bank, fifos, pool, leaves_ps, clusters, copy_tol
             if answer.link > 0:
                 _leave(noc, fifos, pool, answer, out_ps)
             elif far:
-                _cross(noc, c, volume, fifos, pool, answer, out_ps)
+                crossed_ps = _cross(noc, c, volume, out_ps)
+                if is_store(answer) and not is_awaited(answer):
+                    _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps)
+                    noc.last_ack_ps = max(noc.last_ack_ps, crossed_ps + noc.latency_ps)
+                else:
+                    fifo_push_copy(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool, answer, crossed_ps)
             else:
                 _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps)
     fifo_take(queue, pool, leaves_ps)
@@ -125,11 +130,15 @@ def _arrive_at_cluster(noc, c, answer, out_ps, clusters, cu_wake_ps):
 
 
 @compiled
-def _cross(noc, c, volume, fifos, pool, answer, out_ps):
-    """Move an answer for CU c towards the crossbar of its partition."""
+def _cross(noc, c, volume, out_ps):
+    """Book the way of an answer for CU c to the crossbar of its partition. Returns when it is there.
+
+    The CU has reserved a place there for answers that it awaits. No limit holds for the acknowledgements of posted
+    stores: they take no place, and occupy the port of the CU as soon as they leave their bank.
+    """
     noc.far_answers += 1
     noc.far_in_ps[c] = max(noc.far_in_ps[c] + transfer_ps(noc, volume, noc.far_clk_per_byte), out_ps)
-    fifo_push_copy(fifos[noc.first_hit_fifo + 2 * noc.banks + c], pool, answer, noc.far_in_ps[c] + noc.far_ps)
+    return noc.far_in_ps[c] + noc.far_ps
 
 
 @compiled

@@ -15,6 +15,7 @@ from tests.support.programs import (
     compute,
     kernel,
     lines,
+    load,
     random_kernel,
     recount,
     row,
@@ -169,6 +170,15 @@ def test_atomics_of_either_policy_end(kind, cache):
     source = kernel([[[lines(kind, 1 << 20, 32, cache=cache, slot=1)] * 3]] * 4)
     gpu, _ = run_on(MACHINES["tight"].machine, source)
     check_rest(gpu)
+
+
+def test_acknowledgements_from_another_partition_need_no_place():
+    """More posted stores are under way than L1 has miss entries, which are the places of far answers."""
+    halves = ("l2.partitions=2", "l2.sharing=home", "l2.far_latency_clk=200", "noc.ack_bytes=8", "l1.mshrs=4")
+    stores = [[lines(Kind.STORE, (1 << 20) + 4096 * k, 32) for k in range(8 * w, 8 * w + 8)] for w in range(8)]
+    gpu, _ = run_on(small_preset(*halves).machine, kernel([[[*one, load(1 << 24)]] for one in stores]))
+    check_rest(gpu)
+    assert gpu.node.noc["far_answers"].sum() > 0
 
 
 def test_loads_that_nobody_waits_for_are_answered():
