@@ -71,8 +71,7 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
     msc.blocked = 0
     msc.room_ps = NEVER
     msc.tried_ps = now_ps
-    chosen = -1
-    chosen_ps = NEVER
+    able = 0  # streams whose head has room, as bits
     for stream in range(STREAMS):
         head_ps = lane_head_ps(msc.lanes, stream, fifos, pool)
         if head_ps > now_ps:
@@ -85,20 +84,31 @@ def msc_step(msc, sets, waiters, fifos, pool, now_ps):
             _block(msc, stream, now_ps)
         elif msc.sets > 0 and _head(msc, fifos, pool, stream).op == Op.READ and not _has_places(msc):
             _block(msc, stream, now_ps)
-        elif head_ps < chosen_ps:
-            chosen, chosen_ps = stream, head_ps
-    if chosen < 0:
-        return min(wake_ps, msc.room_ps)
-    if not _take(msc, sets, waiters, fifos, pool, chosen, now_ps):
-        _block(msc, chosen, now_ps)
-        return min(wake_ps, msc.room_ps)
-    return min(wake_ps, msc.next_ps)
+        else:
+            able |= 1 << stream
+    while able != 0:
+        stream = _oldest(msc, fifos, pool, able)
+        if _take(msc, sets, waiters, fifos, pool, stream, now_ps):
+            return min(wake_ps, msc.next_ps)
+        _block(msc, stream, now_ps)
+        able &= ~(1 << stream)
+    return min(wake_ps, msc.room_ps)
 
 
 @compiled(inline=True)
 def _head(msc, fifos, pool, stream):
     """The head of a stream that has one."""
     return fifo_head(fifos[msc.lanes.head_fifo[stream]], pool)
+
+
+@compiled(inline=True)
+def _oldest(msc, fifos, pool, streams):
+    """Of these streams, as bits, the one whose head has waited longest; of equals the first."""
+    oldest, oldest_ps = -1, NEVER
+    for stream in range(STREAMS):
+        if (streams >> stream) & 1 and _head(msc, fifos, pool, stream).ready_ps < oldest_ps:
+            oldest, oldest_ps = stream, _head(msc, fifos, pool, stream).ready_ps
+    return oldest
 
 
 @compiled(inline=True)

@@ -12,7 +12,7 @@ def request(**fields):
     record = np.zeros(1, REQUEST)
     for name, value in {"sectors": 15, "load": -1, **fields}.items():
         record[name] = value
-    record["full"] = record["sectors"]
+    record["full"] = fields.get("full", record["sectors"])
     return record
 
 

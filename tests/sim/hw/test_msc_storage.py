@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from sim.host.gpu import Gpu
-from sim.hw.msc import msc_step
+from sim.hw.msc import msc_retry_ps, msc_step
 from sim.hw.msc_record import make_mscs
 from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS, Op, Stream
 from sim.hw.tags import make_sets
 from sim.presets.load import PresetError
 from tests.support.fifo_bench import FifoBench
+from tests.support.msc_twin import MscSliceTwin, MscTwin
 from tests.support.plain_records import kernel_view
 from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
 from tests.support.t3_cases import T3Case
@@ -45,6 +46,13 @@ class Bench:
     def record(self):
         return self.records[0]
 
+    def step(self, now_ps):
+        views = map(kernel_view, self.arrays)
+        return int(msc_step(kernel_view(self.records)[0], *views, self.fifo.fifos, self.fifo.pool, now_ps))
+
+    def retry_ps(self):
+        return int(msc_retry_ps(kernel_view(self.records)[0], self.fifo.fifos, self.fifo.pool))
+
     def run(self):
         """Until it sleeps. Returns (what it sent to the channel, tags that it answered); both are taken out.
 
@@ -52,10 +60,7 @@ class Bench:
         """
         while self.now_ps < NEVER:
             last_ps = self.now_ps
-            views = map(kernel_view, self.arrays)
-            self.now_ps = int(
-                msc_step(kernel_view(self.records)[0], *views, self.fifo.fifos, self.fifo.pool, self.now_ps)
-            )
+            self.now_ps = self.step(self.now_ps)
         self.now_ps = last_ps + CLOCK_PS
         requests = [one for stream in range(STREAMS) for one in self._take(STREAMS + stream)]
         sent = [(int(one["op"]), int(one["line"]), int(one["sectors"])) for one in requests]
@@ -121,9 +126,7 @@ def test_a_write_stays_here_or_goes_through(write_back):
 def test_a_sector_written_in_part_is_fetched():
     bench = Bench()
     bench.ask(WRITE, 0, 1)
-    bench.fifo.push(Stream.COMPUTE_WRITE, op=WRITE, line=0x80, sectors=1, stream=Stream.COMPUTE_WRITE)
-    bench.fifo.slots["full"][bench.fifo.records[Stream.COMPUTE_WRITE]["first"] :][:2] = 0
-    bench.run()
+    bench.ask(WRITE, 0x80, 1, full=0)
     assert bench.ask(READ, 0x80, 1)[0] == [(READ, 0x80, 1)]
 
 
@@ -172,96 +175,19 @@ def test_lines_in_flight_are_never_replaced():
     assert bench.fill(0, 15)[0] == [(WRITE, WAYS * SETS * 128, 15)]
 
 
-class Twin:
-    """A cache as a book explains it. `sent`: requests to the channel, `answered`: tags, in order."""
-
-    def __init__(self, write_back):
-        self.write_back, self.clock = write_back, 0
-        self.sets = [[] for _ in range(SETS)]  # of ways: [line, last use, valid, dirty, pending, waiting]
-        self.counts = dict.fromkeys(("hit", "merged", "miss"), 0)
-        self.sent, self.answered = [], []
-
-    def line(self, line):
-        return next((way for way in self.sets[line // 128 % SETS] if way["line"] == line), None)
-
-    def clean(self, way, sectors):
-        gone = way["dirty"] & sectors
-        way["dirty"] -= gone
-        if gone:
-            self.sent.append((WRITE, way["line"], mask(gone)))
-
-    def place(self, line):
-        self.clock += 1
-        way, ways = self.line(line), self.sets[line // 128 % SETS]
-        if way is None and len(ways) == WAYS:
-            old = min((one for one in ways if not one["pending"]), key=lambda one: one["used"], default=None)
-            if old is None:
-                return None
-            self.clean(old, {0, 1, 2, 3})
-            ways.remove(old)
-        if way is None:
-            way = {"line": line, "valid": set(), "dirty": set(), "pending": set(), "waiting": []}
-            ways.append(way)
-        way["used"] = self.clock
-        return way
-
-    def serve(self, op, line, sectors, tag, uncached):
-        """Returns False if no way of the set is free."""
-        wanted = {k for k in range(4) if sectors >> k & 1}
-        if uncached and op != UPDATE and self.line(line) is None:
-            self.counts["miss"] += len(wanted) if op == READ else 0
-            self.sent.append((op, line, sectors))
-            return True
-        if op == UPDATE:
-            way = self.line(line)
-            if way:
-                self.clean(way, wanted)
-                way["valid"] -= wanted
-            self.sent.append((UPDATE, line, sectors))
-            return True
-        way = self.place(line)
-        if way is None:
-            return False
-        if op == WRITE:
-            way["valid"] |= wanted
-            if self.write_back:
-                way["dirty"] |= wanted
-            else:
-                self.sent.append((WRITE, line, sectors))
-            return True
-        missing = wanted - way["valid"] - way["pending"]
-        self.counts["hit"] += len(wanted & way["valid"])
-        self.counts["merged"] += len((wanted & way["pending"]) - way["valid"])
-        self.counts["miss"] += len(missing)
-        if missing:
-            way["pending"] |= missing
-            self.sent.append((READ, line, mask(missing)))
-        if wanted <= way["valid"]:
-            self.answered.append(tag)
-        else:
-            way["waiting"].append([wanted - way["valid"], tag])
-        return True
-
-    def fill(self, line, sectors):
-        came, way = {k for k in range(4) if sectors >> k & 1}, self.line(line)
-        way["pending"] -= came
-        way["valid"] |= came
-        for one in reversed(way["waiting"]):
-            one[0] -= came
-            if not one[0]:
-                self.answered.append(one[1])
-        way["waiting"] = [one for one in way["waiting"] if one[0]]
-
-
-def mask(sectors):
-    return sum(1 << k for k in sectors)
+def test_a_request_without_a_way_does_not_hold_up_other_streams():
+    bench = Bench()
+    for k in range(WAYS):
+        bench.ask(READ, k * SETS * 128)
+    assert bench.ask(WRITE, WAYS * SETS * 128) == ([], [])
+    assert bench.ask(READ, 0x80) == ([(READ, 0x80, 15)], []) and bench.ask(UPDATE, 0x80)[0] == [(UPDATE, 0x80, 15)]
 
 
 @pytest.mark.parametrize("write_back", [True, False])
 @pytest.mark.parametrize("seed", range(3))
 def test_same_as_the_twin(seed, write_back):
     bench = Bench(f"msc.write_back={str(write_back).lower()}", "msc.mshrs=32", "msc.mshr_merges=8")
-    twin, random = Twin(write_back), np.random.default_rng(seed)
+    twin, random = MscTwin(SETS, WAYS, write_back), np.random.default_rng(seed)
     in_flight = []  # (line, sectors, tag of an uncached read that passed or -1)
     for _ in range(1000):
         op = (READ, READ, WRITE, UPDATE)[int(random.integers(0, 4))]
@@ -292,6 +218,74 @@ def _answer_one(bench, twin, in_flight, random):
         twin.fill(line, sectors)
         sent, answered = bench.fill(line, sectors)
     assert not sent and answered == twin.answered[before:]
+
+
+@pytest.mark.parametrize("write_back", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_few_places_everywhere_are_those_of_the_twin(seed, write_back):
+    """Requests of all streams at any time, a channel that takes and answers late, and little room for all of it."""
+    random = np.random.default_rng(seed)
+    room, misses, merges = int(random.integers(2, 5)), int(random.integers(1, 5)), int(random.integers(1, 4))
+    few = f"msc.mshrs={misses}", f"msc.mshr_merges={merges}", "msc.lines_per_clk=0.5"
+    bench = Bench(f"msc.write_back={str(write_back).lower()}", *few, room=room)
+    twin = MscSliceTwin(
+        MscTwin(SETS, WAYS, write_back), 2 * CLOCK_PS, 20 * CLOCK_PS, room, misses, places=misses * merges
+    )
+    now_ps, wake_ps, asked, filled_ps, answers = 0, 0, 0, 0, []
+    for _ in range(300):
+        for _ in range(int(random.integers(0, 3))):
+            op = (READ, READ, WRITE, UPDATE)[int(random.integers(0, 4))]
+            stream = int(random.choice([0, 2] if op == READ else [1, 3]))
+            line, sectors, uncached = (
+                128 * int(random.integers(0, 20)),
+                int(random.integers(1, 16)),
+                random.random() < 0.3,
+            )
+            full, ready_ps = sectors & int(random.integers(0, 16)), now_ps + int(random.integers(0, 4000))
+            fields = {"stream": stream, "cache": Cache.UNCACHED if uncached else Cache.DEFAULT}
+            bench.fifo.push(
+                stream, op=op, line=line, sectors=sectors, full=full, tag=asked, ready_ps=ready_ps, **fields
+            )
+            twin.waiting[stream].append((ready_ps, op, line, sectors, full, asked, uncached))
+            asked, wake_ps = asked + 1, min(wake_ps, ready_ps)
+        end_ps = now_ps + 3000
+        while wake_ps < end_ps:  # the unit only when it wants to, the twin always
+            for time_ps in range(now_ps, wake_ps, 500):
+                twin.look(time_ps)
+            now_ps = max(now_ps, wake_ps)
+            twin.look(now_ps)
+            wake_ps = bench.step(now_ps)
+            sent = [
+                [(one["op"], one["line"], one["sectors"]) for one in bench.fifo.held(STREAMS + s)]
+                for s in range(STREAMS)
+            ]
+            assert sent == [[one[:3] for one in out] for out in twin.out]
+        for time_ps in range(now_ps, end_ps, 500):
+            twin.look(time_ps)
+        now_ps = end_ps
+        answers += [(int(one["tag"]), int(one["ready_ps"])) for one in bench._take(ANSWERS)]
+        assert answers == twin.answers
+        stream, taken = int(random.integers(0, STREAMS)), int(random.integers(1, 4))
+        bench.fifo.take(STREAMS + stream, len(twin.out[stream][:taken]), room_ps=now_ps)
+        for op, line, sectors, passed in twin.out[stream][:taken]:
+            if op == READ:
+                filled_ps = max(filled_ps, now_ps + int(random.integers(0, 9000)))
+                twin.fills.append((filled_ps, line, sectors, passed))
+                fields = {"cache": Cache.UNCACHED if passed >= 0 else Cache.DEFAULT, "tag": passed}
+                bench.fifo.push(FILLS, line=line, sectors=sectors, ready_ps=filled_ps, **fields)
+                wake_ps = min(wake_ps, filled_ps)
+        del twin.out[stream][:taken]
+        if bench.record["blocked"]:
+            wake_ps = min(wake_ps, max(now_ps, bench.retry_ps()))
+    counts = {name: int(bench.record[f"read_{name}_sectors"]) for name in twin.cache.counts}
+    assert counts == twin.cache.counts and sum(counts.values()) == bench.record["read_sectors"]
+    assert (bench.record["write_sectors"], bench.record["writeback_sectors"]) == (
+        twin.cache.written,
+        twin.cache.written_back,
+    )
+    assert (bench.record["misses_used"], bench.record["misses_used_max"]) == (twin.in_flight(), twin.misses_max)
+    assert bench.record["requests"].tolist() == twin.taken and bench.record["blocked_ps"].tolist() == twin.blocked_ps
+    assert min(twin.taken) > 10 and max(twin.blocked_ps) > 0
 
 
 STORES = (*ON, "msc.ways=4", "msc.index=hash")
