@@ -93,7 +93,9 @@ class MscSliceTwin:
 
     Attributes:
         waiting: of each stream, (ready_ps, op, line, sectors, full, tag, uncached).
-        out: of each stream, what it sent to the channel: (op, line, sectors), and the tag of a read that passed or -1.
+        out: of each stream, what it sent to the channel: (op, line, sectors, tag, is it a read that passed?).
+        leaving: of each stream, when places become free that the channel has taken.
+        taken_ps: of each stream, when its last request was taken. sent_ps: when it sent something.
         fills: data from the channel: (ready_ps, line, sectors, tag of a read that passed or -1).
         answers: (tag, ready_ps).
     """
@@ -102,7 +104,8 @@ class MscSliceTwin:
         self.cache, self.line_ps, self.latency_ps, self.room = cache, line_ps, latency_ps, room
         self.misses, self.places, self.free_ps, self.passing, self.misses_max = misses, places, 0, 0, 0
         self.waiting, self.out = [[] for _ in range(STREAMS)], [[] for _ in range(STREAMS)]
-        self.fills, self.answers = [], []
+        self.leaving, self.taken_ps = [[] for _ in range(STREAMS)], [0] * STREAMS
+        self.fills, self.answers, self.sent_ps = [], [], []
         self.taken, self.since_ps, self.blocked_ps = [0] * STREAMS, [None] * STREAMS, [0] * STREAMS
 
     def ways(self):
@@ -111,12 +114,15 @@ class MscSliceTwin:
     def in_flight(self):
         return self.passing + sum(bool(way["pending"]) for way in self.ways())
 
-    def may(self, stream, op):
+    def held(self, stream, now_ps):
+        return len(self.out[stream]) + sum(free_ps > now_ps for free_ps in self.leaving[stream])
+
+    def may(self, stream, op, now_ps):
         """Is there room for the request and a write-back, and for a read what it needs if it misses?"""
         least = 2 if self.cache.write_back else 1
-        if self.room - len(self.out[stream]) < least:
+        if self.room - self.held(stream, now_ps) < least:
             return False
-        if self.cache.write_back and self.room - len(self.out[Stream.COMPUTE_WRITE]) < least:
+        if self.cache.write_back and self.room - self.held(Stream.COMPUTE_WRITE, now_ps) < least:
             return False
         waits = sum(len(way["waiting"]) for way in self.ways())
         return op != Op.READ or (self.in_flight() < self.misses and waits < self.places)
@@ -133,7 +139,7 @@ class MscSliceTwin:
         if now_ps < self.free_ps:
             return
         heads = sorted((one[0][0], stream) for stream, one in enumerate(self.waiting) if one and one[0][0] <= now_ps)
-        able = [stream for _, stream in heads if self.may(stream, self.waiting[stream][0][1])]
+        able = [stream for _, stream in heads if self.may(stream, self.waiting[stream][0][1], now_ps)]
         waits = {stream for _, stream in heads} - set(able)
         for stream in able:
             if self.take(stream, now_ps):
@@ -150,11 +156,14 @@ class MscSliceTwin:
         self.passing += passes
         self.misses_max = max(self.misses_max, self.in_flight())
         for one in self.cache.sent:  # the request, or what it drives out
-            self.out[stream if one[:2] == (op, line) else Stream.COMPUTE_WRITE].append((*one, tag if passes else -1))
+            own = one[:2] == (op, line)
+            self.out[stream if own else Stream.COMPUTE_WRITE].append((*one, tag if own else -1, passes))
+            self.sent_ps.append(now_ps)
         self.cache.sent.clear()
         self.answer(now_ps)
         self.waiting[stream].pop(0)
         self.taken[stream] += 1
+        self.taken_ps[stream] = now_ps
         self.free_ps = now_ps + self.line_ps
         if self.since_ps[stream] is not None:
             self.blocked_ps[stream] += now_ps - self.since_ps[stream]

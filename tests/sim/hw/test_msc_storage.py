@@ -21,23 +21,23 @@ CLOCK_PS = 1000
 SETS, WAYS = 4, 2
 ON = ("msc.present=true", "msc.clock_MHz=1000", "msc.latency_clk=20", "msc.index=interleave")
 ONE_CHANNEL = ("hbm.channels=1", "l2.banks=1", f"msc.ways={WAYS}", f"msc.bytes={SETS * WAYS * 128}")
-FILLS, ANSWERS = 2 * STREAMS, 2 * STREAMS + 1
+FILLS, ANSWERS, DATA = 2 * STREAMS, 2 * STREAMS + 1, 2 * STREAMS + 2
 READ, WRITE, UPDATE = Op.READ, Op.WRITE, Op.UPDATE
 STREAM_OF = {READ: Stream.COMPUTE_READ, WRITE: Stream.COMPUTE_WRITE, UPDATE: Stream.COMM_WRITE}
 GEMM = GemmSource(GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2))
 
 
 class Bench:
-    """One slice between fifos 0 to 3 (in), 4 to 7 (out), 8 (data from the channel) and 9 (answers)."""
+    """One slice between fifos 0 to 3 (in), 4 to 7 (out), 8 (data from the channel), 9 and 10 (answers: L2, DMA)."""
 
     def __init__(self, *settings, room=64):
-        self.fifo = FifoBench(*[64] * STREAMS, *[room] * STREAMS, 256, 256)
+        self.fifo = FifoBench(*[64] * STREAMS, *[room] * STREAMS, 256, 256, 256)
         machine = small_preset(*ON, *settings, size=ONE_CHANNEL).machine
         numbers = np.arange(2 * STREAMS)[None]
         none = np.full((1, STREAMS), -1)
         wiring = {"in_fifo": numbers[:, :STREAMS], "fabric_fifo": none, "out_fifo": numbers[:, STREAMS:]}
         self.records, waiters, sets = make_mscs(
-            machine, {**wiring, "fills": [FILLS], "answers": [ANSWERS], "data": [-1]}
+            machine, {**wiring, "fills": [FILLS], "answers": [ANSWERS], "data": [DATA]}
         )
         self.arrays = make_sets(sets), waiters
         self.now_ps = self.tag = 0
@@ -49,6 +49,11 @@ class Bench:
     def step(self, now_ps):
         views = map(kernel_view, self.arrays)
         return int(msc_step(kernel_view(self.records)[0], *views, self.fifo.fifos, self.fifo.pool, now_ps))
+
+    def last_credit_ps(self, number):
+        """The credit for the last request taken from a fifo; 0 if none was."""
+        fifo = self.fifo.records[number]
+        return int(self.fifo.credits_ps[fifo["first"] + ((fifo["head"] - 1) & fifo["room"])])
 
     def retry_ps(self):
         return int(msc_retry_ps(kernel_view(self.records)[0], self.fifo.fifos, self.fifo.pool))
@@ -231,7 +236,7 @@ def test_few_places_everywhere_are_those_of_the_twin(seed, write_back):
     twin = MscSliceTwin(
         MscTwin(SETS, WAYS, write_back), 2 * CLOCK_PS, 20 * CLOCK_PS, room, misses, places=misses * merges
     )
-    now_ps, wake_ps, asked, filled_ps, answers = 0, 0, 0, 0, []
+    now_ps, wake_ps, asked, filled_ps, engines = 0, 0, 0, 0, set()
     for _ in range(300):
         for _ in range(int(random.integers(0, 3))):
             op = (READ, READ, WRITE, UPDATE)[int(random.integers(0, 4))]
@@ -243,6 +248,9 @@ def test_few_places_everywhere_are_those_of_the_twin(seed, write_back):
             )
             full, ready_ps = sectors & int(random.integers(0, 16)), now_ps + int(random.integers(0, 4000))
             fields = {"stream": stream, "cache": Cache.UNCACHED if uncached else Cache.DEFAULT}
+            if op == READ and random.random() < 0.3:
+                engines.add(asked)
+                fields["source"] = -1
             bench.fifo.push(
                 stream, op=op, line=line, sectors=sectors, full=full, tag=asked, ready_ps=ready_ps, **fields
             )
@@ -255,23 +263,32 @@ def test_few_places_everywhere_are_those_of_the_twin(seed, write_back):
             now_ps = max(now_ps, wake_ps)
             twin.look(now_ps)
             wake_ps = bench.step(now_ps)
-            sent = [
-                [(one["op"], one["line"], one["sectors"]) for one in bench.fifo.held(STREAMS + s)]
-                for s in range(STREAMS)
-            ]
-            assert sent == [[one[:3] for one in out] for out in twin.out]
+            held = [bench.fifo.held(STREAMS + stream) for stream in range(STREAMS)]
+            sent = [[tuple(one[name] for name in ("op", "line", "sectors", "tag")) for one in out] for out in held]
+            assert sent == [[one[:4] for one in out] for out in twin.out]
+            assert all((out["stream"] == stream).all() for stream, out in enumerate(held))
         for time_ps in range(now_ps, end_ps, 500):
             twin.look(time_ps)
         now_ps = end_ps
-        answers += [(int(one["tag"]), int(one["ready_ps"])) for one in bench._take(ANSWERS)]
-        assert answers == twin.answers
+        for fifo, own in ((ANSWERS, 0), (DATA, 1)):
+            answered = [(one["tag"], one["ready_ps"]) for one in bench._take(fifo)]
+            assert answered == [one for one in twin.answers if (one[0] in engines) == own]
+        twin.answers.clear()
+        assert bench.record["sent_ps"] == min(twin.sent_ps, default=NEVER)
+        bench.records["sent_ps"] = NEVER  # as the engine does
+        twin.sent_ps.clear()
+        credits = [one - 1 for one in map(bench.last_credit_ps, range(STREAMS))]
+        assert credits == [time_ps if count else -1 for time_ps, count in zip(twin.taken_ps, twin.taken, strict=True)]
         stream, taken = int(random.integers(0, STREAMS)), int(random.integers(1, 4))
-        bench.fifo.take(STREAMS + stream, len(twin.out[stream][:taken]), room_ps=now_ps)
-        for op, line, sectors, passed in twin.out[stream][:taken]:
+        room_ps = max([now_ps + int(random.integers(0, 5000)), *twin.leaving[stream]])
+        bench.fifo.take(STREAMS + stream, len(twin.out[stream][:taken]), room_ps)
+        twin.leaving[stream] += [room_ps] * len(twin.out[stream][:taken])
+        for op, line, sectors, tag, passed in twin.out[stream][:taken]:
             if op == READ:
                 filled_ps = max(filled_ps, now_ps + int(random.integers(0, 9000)))
-                twin.fills.append((filled_ps, line, sectors, passed))
-                fields = {"cache": Cache.UNCACHED if passed >= 0 else Cache.DEFAULT, "tag": passed}
+                twin.fills.append((filled_ps, line, sectors, tag if passed else -1))
+                fields = {"cache": Cache.UNCACHED if passed else Cache.DEFAULT, "tag": tag}
+                fields["source"] = -1 if tag in engines else 0
                 bench.fifo.push(FILLS, line=line, sectors=sectors, ready_ps=filled_ps, **fields)
                 wake_ps = min(wake_ps, filled_ps)
         del twin.out[stream][:taken]
