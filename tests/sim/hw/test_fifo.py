@@ -12,6 +12,7 @@ from sim.hw.fifo import (
     fifo_has_room,
     fifo_head,
     fifo_head_ps,
+    fifo_insert_copy,
     fifo_pop,
     fifo_push_copy,
     fifo_room_ps,
@@ -74,18 +75,38 @@ def test_a_fifo_holds_something():
 @pytest.mark.parametrize("depth", [1, 2, 5, 16, 33])
 def test_known_room_is_the_room_that_credits_give(depth):
     random = np.random.default_rng(depth)
-    records, pool = make_fifos([depth], 1000)
+    records, pool = make_fifos([depth], 4)
     fifo, slots = kernel_view(records)[0], kernel_view(pool)
     one, now_ps = kernel_view(np.zeros(1, REQUEST))[0], 0
-    found = set()
+    found, free_ps = set(), [0] * depth  # from when on each place, in the order of use, may be filled
     for _ in range(3000):
-        now_ps += int(random.integers(0, 400))
+        now_ps += int(random.integers(0, 3))
         if fifo_fill(fifo) and random.random() < 0.5:
             fifo_take(fifo, slots, now_ps)
+            free_ps.append(now_ps + 4)
         number = int(records[0]["tail"]) + int(random.integers(0, depth))
-        room = bool(fifo_room_ps(fifo, slots, number) <= now_ps)
-        assert fifo_has_room(fifo, slots, number, now_ps) == room
-        found.add(room)
+        room_ps = free_ps[number] if number < len(free_ps) else NEVER
+        assert fifo_room_ps(fifo, slots, number) == room_ps
+        assert fifo_has_room(fifo, slots, number, now_ps) == (room_ps <= now_ps)
+        found.add(room_ps <= now_ps)
         if fifo_has_room(fifo, slots, int(records[0]["tail"]), now_ps):
             fifo_push_copy(fifo, slots, one, now_ps)
     assert found == {False, True}
+
+
+def test_an_inserted_request_stands_behind_all_that_are_visible_by_then():
+    random = np.random.default_rng(5)
+    records, pool = make_fifos([40])
+    fifo, slots = kernel_view(records)[0], kernel_view(pool)
+    twin, done_ps = [], 0
+    for number in range(2000):
+        if len(twin) == 40 or (twin and random.random() < 0.49):
+            done_ps, tag = twin.pop(0)
+            assert (fifo_head_ps(fifo, slots), fifo_head(fifo, slots).tag) == (done_ps, tag)
+            fifo_pop(fifo)
+        else:
+            one = np.zeros(1, REQUEST)
+            one["tag"], ready_ps = number, done_ps + int(random.integers(0, 30))
+            fifo_insert_copy(fifo, slots, kernel_view(one)[0], ready_ps)
+            twin = sorted([*twin, (ready_ps, number)])
+    assert records[0]["fill_max"] > 8
