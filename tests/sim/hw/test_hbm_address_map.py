@@ -30,12 +30,13 @@ L2_GEOMETRIES = [  # interleave_bytes, channels, banks, sets: V100-, A100-, MI21
 DRAM_GEOMETRIES = [(2, 2, 11), (2, 2, 10), (2, 3, 11), (0, 4, 11), (3, 0, 12)]  # log2 groups, banks per group, row
 
 
-@settings(deadline=None)
-@given(value=st.integers(0, 2**62), places=st.integers(1, 256))
-def test_fold_is_the_exclusive_or_of_all_digits(value, places):
-    digit_bits = max(1, (places - 1).bit_length())
-    digits = [value >> place & (1 << digit_bits) - 1 for place in range(0, 64, digit_bits)]
-    assert fold(value, places) == functools.reduce(operator.xor, digits)
+def test_fold_is_the_exclusive_or_of_all_digits():
+    random = np.random.default_rng(1)
+    for places in range(1, 257):
+        digit_bits = max(1, (places - 1).bit_length())
+        for value in random.integers(0, 1 << random.integers(1, 63, 8)).tolist():
+            digits = [value >> place & (1 << digit_bits) - 1 for place in range(0, 64, digit_bits)]
+            assert fold(value, places) == functools.reduce(operator.xor, digits)
 
 
 @pytest.mark.parametrize("index", INDEXES)
@@ -50,7 +51,7 @@ def test_channel_and_local_address_give_the_address_back(index, address, interle
 
 @pytest.mark.parametrize("bank_hash", [int(bank_hash) for bank_hash in BankHash])
 @pytest.mark.parametrize("bank_map", [int(bank_map) for bank_map in BankMap])
-@pytest.mark.parametrize("geometry", DRAM_GEOMETRIES)
+@pytest.mark.parametrize("geometry", [*DRAM_GEOMETRIES, (0, 0, 10)])
 def test_bank_row_column_round_trip(bank_map, geometry, bank_hash):
     group_bits, bank_bits, row_bits = geometry
     seen = set()
