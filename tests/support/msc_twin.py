@@ -93,7 +93,7 @@ class MscSliceTwin:
 
     Attributes:
         waiting: of each stream, (ready_ps, op, line, sectors, full, tag, uncached).
-        out: of each stream, what it sent to the channel: (op, line, sectors, tag, is it a read that passed?).
+        out: of each stream, what it sent to the channel: (op, line, sectors, tag, full sectors, does it pass?).
         leaving: of each stream, when places become free that the channel has taken.
         taken_ps: of each stream, when its last request was taken. sent_ps: when it sent something.
         fills: data from the channel: (ready_ps, line, sectors, tag of a read that passed or -1).
@@ -157,7 +157,8 @@ class MscSliceTwin:
         self.misses_max = max(self.misses_max, self.in_flight())
         for one in self.cache.sent:  # the request, or what it drives out
             own = one[:2] == (op, line)
-            self.out[stream if own else Stream.COMPUTE_WRITE].append((*one, tag if own else -1, passes))
+            whole = full if own and (op != Op.READ or passes) else one[2]
+            self.out[stream if own else Stream.COMPUTE_WRITE].append((*one, tag if own else -1, whole, passes))
             self.sent_ps.append(now_ps)
         self.cache.sent.clear()
         self.answer(now_ps)

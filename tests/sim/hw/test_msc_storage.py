@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from sim.host.gpu import Gpu
+from sim.hw.address_map import channel_of
 from sim.hw.msc import msc_retry_ps, msc_step
 from sim.hw.msc_record import make_mscs
+from sim.hw.msc_storage import msc_write
 from sim.hw.request import NEVER, SECTOR_BYTES, STREAMS, Op, Stream
 from sim.hw.tags import make_sets
 from sim.presets.load import PresetError
-from tests.support.fifo_bench import FifoBench
+from tests.support.fifo_bench import FifoBench, request
 from tests.support.msc_twin import MscSliceTwin, MscTwin
 from tests.support.plain_records import kernel_view
 from tests.support.programs import SMALL, TIGHT, random_kernel, small_preset
@@ -264,15 +266,17 @@ def test_few_places_everywhere_are_those_of_the_twin(seed, write_back):
             twin.look(now_ps)
             wake_ps = bench.step(now_ps)
             held = [bench.fifo.held(STREAMS + stream) for stream in range(STREAMS)]
-            sent = [[tuple(one[name] for name in ("op", "line", "sectors", "tag")) for one in out] for out in held]
-            assert sent == [[one[:4] for one in out] for out in twin.out]
+            sent = [
+                [tuple(one[name] for name in ("op", "line", "sectors", "tag", "full")) for one in out] for out in held
+            ]
+            assert sent == [[one[:5] for one in out] for out in twin.out]
             assert all((out["stream"] == stream).all() for stream, out in enumerate(held))
         for time_ps in range(now_ps, end_ps, 500):
             twin.look(time_ps)
         now_ps = end_ps
         for fifo, own in ((ANSWERS, 0), (DATA, 1)):
-            answered = [(one["tag"], one["ready_ps"]) for one in bench._take(fifo)]
-            assert answered == [one for one in twin.answers if (one[0] in engines) == own]
+            answered = [(one["tag"], one["ready_ps"], one["next"]) for one in bench._take(fifo)]
+            assert answered == [(*one, 0) for one in twin.answers if (one[0] in engines) == own]
         twin.answers.clear()
         assert bench.record["sent_ps"] == min(twin.sent_ps, default=NEVER)
         bench.records["sent_ps"] = NEVER  # as the engine does
@@ -283,7 +287,7 @@ def test_few_places_everywhere_are_those_of_the_twin(seed, write_back):
         room_ps = max([now_ps + int(random.integers(0, 5000)), *twin.leaving[stream]])
         bench.fifo.take(STREAMS + stream, len(twin.out[stream][:taken]), room_ps)
         twin.leaving[stream] += [room_ps] * len(twin.out[stream][:taken])
-        for op, line, sectors, tag, passed in twin.out[stream][:taken]:
+        for op, line, sectors, tag, _, passed in twin.out[stream][:taken]:
             if op == READ:
                 filled_ps = max(filled_ps, now_ps + int(random.integers(0, 9000)))
                 twin.fills.append((filled_ps, line, sectors, tag if passed else -1))
@@ -303,6 +307,32 @@ def test_few_places_everywhere_are_those_of_the_twin(seed, write_back):
     assert (bench.record["misses_used"], bench.record["misses_used_max"]) == (twin.in_flight(), twin.misses_max)
     assert bench.record["requests"].tolist() == twin.taken and bench.record["blocked_ps"].tolist() == twin.blocked_ps
     assert min(twin.taken) > 10 and max(twin.blocked_ps) > 0
+
+
+@pytest.mark.parametrize("index", ["interleave", "hash"])
+@pytest.mark.parametrize("channels", [2, 3])
+def test_a_buffer_of_the_size_of_the_cache_fills_the_sets_of_all_slices(channels, index):
+    size = (
+        f"hbm.channels={channels}",
+        f"l2.banks={channels}",
+        f"l2.bytes={channels << 14}",
+        "hbm.capacity_bytes=16106127360",
+    )
+    settings = "msc.write_back=true", "msc.ways=4", f"msc.bytes={channels << 13}", "msc.mshrs=2", "msc.mshr_merges=3"
+    machine = small_preset(*ON, f"msc.index={index}", *settings, size=size).machine
+    fifo, wiring = FifoBench(8), {"in_fifo": np.zeros((channels, STREAMS)), "out_fifo": np.zeros((channels, STREAMS))}
+    records, waiters, count = make_mscs(machine, wiring)
+    sets, hbm = make_sets(count), machine.hbm
+    for line in range(0, channels << 13, 128):
+        h = channel_of(line, hbm.interleave_bytes, channels, int(hbm.index))
+        one = kernel_view(request(op=WRITE, line=line))[0]
+        assert msc_write(kernel_view(records)[h], kernel_view(sets), fifo.fifos, fifo.pool, one, 0)
+    assert (sets["way"]["valid"][:, :4] == 15).all() and not records["writeback_sectors"].any()
+    for h, place in enumerate(records["free_waiter"]):  # and its reads wait in places of their own
+        chain = [int(place)]
+        while waiters["next"][chain[-1]] >= 0:
+            chain.append(int(waiters["next"][chain[-1]]))
+        assert chain == list(range(6 * h, 6 * h + 6))
 
 
 STORES = (*ON, "msc.ways=4", "msc.index=hash")
