@@ -50,13 +50,14 @@ def bench():
 def test_amounts_and_warps_are_those_of_the_twin(seed):
     rng = np.random.default_rng(seed)
     node, records, fits = bench()
+    records["places"][3] = 1  # fewer than fit
     dispatches, cu, resident = kernel_view(records), kernel_view(node.cus)[0], node.cus[0]["resident"]
     twin = TwinCu()
     for _ in range(300):
         queue = int(rng.integers(len(KINDS)))
         takes, warps = fits[queue].takes, fits[queue].warps_per_workgroup
         own = sum(one[1] == queue for one in twin.inside)
-        fitting = own < fits[queue].workgroups and twin.has_room(takes, warps)
+        fitting = own < records["places"][queue] and twin.has_room(takes, warps)
         assert bool(has_room(dispatches, queue, cu)) == fitting
         assert free_warps(cu, warps) == twin.first_warp(warps)
         if fitting:
@@ -81,8 +82,19 @@ def test_a_queue_waits_for_the_queues_before_it_on_the_same_cus():
     assert waits_for_turn(dispatches, 1)  # the host may stage more
     records["placed"][0] = 1
     assert not waits_for_turn(dispatches, 1) and waits_for_turn(dispatches, 3)
+    records["shares"][1] = 0
+    assert not waits_for_turn(dispatches, 3), "queue 1 has CUs of its own"
+    records["shares"][1] = 1
     give_turn(dispatches, 0, 70)
     assert records["wake_ps"].tolist() == [NEVER, 70, NEVER, 70]
+
+
+def test_a_turn_is_given_to_sharing_kernels_that_want_places():
+    _, records, _ = bench()
+    records["staged"], records["taken"], records["wake_ps"], records["shares"][3] = 2, [1, 2, 1, 1], NEVER, 0
+    for now_ps in (70, 90):
+        give_turn(kernel_view(records), 0, now_ps)
+        assert records["wake_ps"].tolist() == [NEVER, NEVER, 70, NEVER]
 
 
 def test_a_kernel_with_all_the_places_that_it_keeps_lets_the_next_one_start():
@@ -102,6 +114,10 @@ def test_kernels_that_take_turns_wait_for_none_and_the_last_one_to_get_a_place_i
     dispatches = kernel_view(records)
     assert not any(waits_for_turn(dispatches, queue) for queue in range(4))
     for queue in (2, 0, 2):
+        took_place(dispatches, queue)
+    assert records["turn"].tolist() == [2, 0, 3, 0]
+    records["shares"][1], records["kernels"][3] = 0, int(KernelOrder.IN_ORDER)
+    for queue in (1, 3):  # has no turn
         took_place(dispatches, queue)
     assert records["turn"].tolist() == [2, 0, 3, 0]
 
