@@ -32,14 +32,14 @@ from sim.host.cluster import Cluster, can_be_symmetric, in_one_node, walk_alike
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints, cluster_state, flat_state
 from sim.host.window import Launch
-from sim.hw.request import SECTOR_BYTES
 from sim.machine.build import QUEUES
 from sim.machine.memory import check_plan_memory
 from sim.run.cluster_result import cluster_result
 from sim.run.launches import first_stage, scattering_launch
 from sim.run.result import RunResult
 from sim.spec import Arbiter, CollectiveCache, DmaPolicy, Machine
-from tracer.gemm.source import Epilogue, GemmSource, Layout
+from tracer.gemm.check import check_whole_sectors
+from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 from traces.schema import Cache
 from traces.units import period_ps
@@ -328,14 +328,7 @@ def check_kernel_is_tracked(source: GemmSource) -> None:
                 f"kernel {name} = {value}: T3 and the overlaps by software cannot follow it: the Tracker counts "
                 f"one workgroup per tile (docs/t3.md); leave {name} out"
             )
-    rows_of_c = source.problem.c_layout == Layout.ROW
-    name, parts = ("warps_n", kernel.warps_n) if rows_of_c else ("warps_m", kernel.warps_m)
-    part_bytes = (kernel.tile_n if rows_of_c else kernel.tile_m) // parts * source.problem.c_bytes
-    if kernel.epilogue != Epilogue.STAGED and parts > 1 and part_bytes % SECTOR_BYTES:
-        raise UserError(
-            f"kernel {name} = {parts}: warps would store {part_bytes} adjacent bytes each and share sectors, and "
-            f"updates could not be counted; allowed are multiples of {SECTOR_BYTES}, or the epilogue staged"
-        )
+    check_whole_sectors(source.problem, kernel)
 
 
 def run_side_by_side(

@@ -102,27 +102,27 @@ class Scenario:
 
     @classmethod
     def of_library(cls, preset: Preset, problem: GemmProblem, gpus: int, dtype: DataType | None = None) -> "Scenario":
-        """The scenario with the kernels that the library of the machine chooses, without split-K.
+        """The scenario with the kernels that the library of the machine chooses, all of which the Tracker can follow.
 
         Raises:
             UserError: as `choose_kernel`.
         """
-        kernel = choose_kernel(problem, gpu_facts(preset.machine), dtype, splits=(1,))
+        kernel = choose_kernel(problem, gpu_facts(preset.machine), dtype, tracked=True)
         return cls(preset, problem, kernel, gpus).with_library(dtype)
 
     def with_library(self, dtype: DataType | None = None) -> "Scenario":
         """The scenario with the further kernels that the library chooses, where it has chosen `kernel`.
 
-        With split-K it stays the kernel of the GEMM alone.
+        If the Tracker cannot follow `kernel`, it stays the kernel of the GEMM alone.
 
         Raises:
             UserError: as `choose_kernel`.
         """
-        if self.kernel.split_k > 1:
-            whole = choose_kernel(self.problem, gpu_facts(self.preset.machine), dtype, splits=(1,))
-            return replace(self, kernel=whole, alone_kernel=self.kernel).with_library(dtype)
-        gpu, machine, together = gpu_facts(self.preset.machine), self.preset.machine, self.kernel.cluster
-        fused = self.kernel
+        gpu, machine = gpu_facts(self.preset.machine), self.preset.machine
+        tracked = choose_kernel(self.problem, gpu, dtype, tracked=True)
+        if self.kernel != tracked:
+            return replace(self, kernel=tracked, alone_kernel=self.kernel).with_library(dtype)
+        fused, together = self.kernel, self.kernel.cluster
         # an output with too few tiles is refused where it is cut
         if takes_turns(machine.link.topology, machine.dispatch) and self.source().tiles >= self.gpus * together:
             fused = in_turn(fused, self.problem, gpu, self.cut().in_turn(0, together))

@@ -11,7 +11,7 @@ from tracer.gemm.kernel import (
 )
 from tracer.gemm.problem import GemmProblem, Layout, Matrix
 from traces.errors import UserError
-from traces.schema import BARRIERS, BULK_ALIGN, BULK_BYTES
+from traces.schema import BARRIERS, BULK_ALIGN, BULK_BYTES, SECTOR_BYTES
 
 TILES_MAX = 1 << 22
 """Tiles of an output: the tables of a plan have a row for each."""
@@ -57,6 +57,28 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
         raise UserError(
             f"kernel needs {shared_bytes(problem, kernel)} bytes of shared memory, no machine has more than "
             f"{SHARED_BYTES_MAX}: smaller tiles or pipeline_depth"
+        )
+
+
+def check_whole_sectors(problem: GemmProblem, kernel: GemmKernel) -> None:
+    """Refuse a kernel whose tiles, or the parts of warps, share sectors of the output: T3 counts whole sectors.
+
+    Raises:
+        UserError: names the field, its value and what is allowed.
+    """
+    own = ("n", problem.n, kernel.tile_n, kernel.warps_n), ("m", problem.m, kernel.tile_m, kernel.warps_m)
+    axis, length, width, parts = own[problem.c_layout != Layout.ROW]
+    tile_bytes, allowed = width * problem.c_bytes, f"allowed are multiples of {SECTOR_BYTES}"
+    if width < length and tile_bytes % SECTOR_BYTES:
+        raise UserError(
+            f"kernel tile_{axis} = {width}: tiles would store {tile_bytes} adjacent bytes each and share sectors, and "
+            f"updates could not be counted; {allowed}"
+        )
+    part_bytes = width // parts * problem.c_bytes
+    if kernel.epilogue != Epilogue.STAGED and parts > 1 and part_bytes % SECTOR_BYTES:
+        raise UserError(
+            f"kernel warps_{axis} = {parts}: warps would store {part_bytes} adjacent bytes each and share sectors, and "
+            f"updates could not be counted; {allowed}, or the epilogue staged"
         )
 
 

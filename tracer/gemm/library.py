@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tracer.data_type import DataType
 from tracer.gemm.architecture import Architecture, GpuFacts, architecture
-from tracer.gemm.check import check_kernel
+from tracer.gemm.check import check_kernel, check_whole_sectors
 from tracer.gemm.expected import expected_s, loaded_bytes
 from tracer.gemm.kernel import GemmKernel, registers_per_thread, shared_bytes
 from tracer.gemm.order import ordered
@@ -29,8 +29,9 @@ def choose_kernel(
     gpu: GpuFacts,
     dtype: DataType | None = None,
     batch: int = 1,
-    splits: tuple[int, ...] = SPLITS,
+    tracked: bool = False,
     rows_alike: bool = True,
+    whole: GemmProblem | None = None,
 ) -> GemmKernel:
     """The kernel that the library runs for a problem.
 
@@ -39,9 +40,10 @@ def choose_kernel(
         gpu: the machine.
         dtype: of A and B; None = fp16, int8 or fp32 by their size.
         batch: number of equal GEMMs in one kernel.
-        splits: allowed numbers of shares of K, in ascending order; (1,) = a kernel that the Tracker can follow.
+        tracked: only kernels that the Tracker can follow: without split-K, and no tiles or warps share a sector.
         rows_alike: False = the GEMMs of the kernel have different numbers of rows. Then no cluster has several rows of
             tiles.
+        whole: a problem of which this one is a piece. The kernel must be able to run it, too.
 
     Raises:
         UserError: the machine lacks the type, or no kernel of the table can run the shape.
@@ -53,8 +55,10 @@ def choose_kernel(
     refused: list[UserError] = []
     types, best = table.types, None
     tables = (table,) if table.otherwise is None else (table, architecture(table.otherwise))
+    problems = (problem,) if whole is None else (problem, whole)
     for one in tables:
-        choices = _candidates(problem, gpu, replace(one, types=types), dtype, batch, splits, rows_alike, refused)
+        own = replace(one, types=types, splits=one.splits and not tracked)
+        choices = _candidates(problems, gpu, own, dtype, batch, tracked, rows_alike, refused)
         best = best or min(choices, default=None, key=lambda choice: choice[0])
     if best is None:
         reason = refused[-1] if refused else "its CUs are too small"
@@ -71,31 +75,36 @@ def type_of_bytes(size: int) -> DataType:
 def choose_piece_kernel(problem: GemmProblem, gpu: GpuFacts, pieces: int, dtype: DataType | None = None) -> GemmKernel:
     """The kernel of a GEMM that is cut into GEMMs of equal numbers of rows: the choice for one of them.
 
-    The walk goes from piece to piece. K is not split.
+    The walk goes from piece to piece. The Tracker can follow the kernel.
 
     Raises:
         UserError: as `choose_kernel`.
     """
     rows = -(-problem.m // pieces)
-    kernel = choose_kernel(replace(problem, m=rows), gpu, dtype, splits=(1,))
+    kernel = choose_kernel(replace(problem, m=rows), gpu, dtype, tracked=True, whole=problem)
     return replace(kernel, order=TileOrder.GROUPED, group=max(1, rows // kernel.tile_m))
 
 
 def _candidates(
-    problem: GemmProblem,
+    problems: tuple[GemmProblem, ...],
     gpu: GpuFacts,
     table: Architecture,
     dtype: DataType,
     batch: int,
-    splits: tuple[int, ...],
+    tracked: bool,
     rows_alike: bool,
     refused: list[UserError],
 ) -> Iterator[tuple[float, GemmKernel, int]]:
-    """(expected time in s, kernel, split of K) of every kernel that can run the problem. refused: why others cannot."""
+    """(expected time in s, kernel, split of K) of every kernel that can run all problems. refused: why others cannot.
+
+    The times are those of the first problem.
+    """
+    problem = problems[0]
     timed = _nearest_tuned(problem, table)
     clusters = [one for one in table.clusters if one == (1, 1) or (gpu.clusters and (rows_alike or one[0] == 1))]
     for shape in (kernel for kernel in table.kernels if gpu.bulk or not kernel.bulk):
-        kernel = _clustered(replace(_fitted(shape, problem), mac_cost=table.types[dtype]), problem, clusters, refused)
+        fitted = replace(_fitted(shape, problem), mac_cost=table.types[dtype])
+        kernel = _clustered(fitted, problems, clusters, tracked, refused)
         if kernel is None:
             continue
         needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
@@ -103,7 +112,7 @@ def _candidates(
         if resident == 0:
             continue
         kernel = ordered(problem, kernel, gpu.cus * resident, table, gpu.l2_parts)
-        for split in splits if table.splits else splits[:1]:
+        for split in SPLITS if table.splits else (1,):
             if split == 1 or problem.k >= split * max(LEAST_SPLIT_K, kernel.tile_k):
                 yield expected_s(timed, kernel, gpu, resident, batch, split, table.step_clk), kernel, split
 
@@ -118,19 +127,26 @@ def _nearest_tuned(problem: GemmProblem, table: Architecture) -> GemmProblem:
 
 
 def _clustered(
-    kernel: GemmKernel, problem: GemmProblem, clusters: list[tuple[int, int]], refused: list[UserError]
+    kernel: GemmKernel,
+    problems: tuple[GemmProblem, ...],
+    clusters: list[tuple[int, int]],
+    tracked: bool,
+    refused: list[UserError],
 ) -> GemmKernel | None:
-    """The kernel with the cluster with which a CU loads least, of those that can run the problem; None = none can."""
+    """The kernel with the cluster with which a CU loads least, of those that can run all problems; None = none."""
     found = []
     for cluster_m, cluster_n in clusters:
         clustered = replace(kernel, cluster_m=cluster_m, cluster_n=cluster_n)
         try:
-            check_kernel(problem, clustered)
+            for problem in problems:
+                check_kernel(problem, clustered)
+                if tracked:
+                    check_whole_sectors(problem, clustered)
         except UserError as reason:
             refused.append(reason)
         else:
             found.append(clustered)
-    return min(found, default=None, key=lambda one: loaded_bytes(problem, one))
+    return min(found, default=None, key=lambda one: loaded_bytes(problems[0], one))
 
 
 def _fitted(kernel: GemmKernel, problem: GemmProblem) -> GemmKernel:

@@ -117,7 +117,7 @@ def source_of(row: Row, preset: Preset, gpus: int = GPUS) -> tuple[GemmSource, C
     For AG + GEMM the walk finishes the rows of one GPU before those of the next, as far as tiles allow it.
     """
     problem = GemmProblem(row.m, row.n, row.k)
-    kernel = choose_kernel(problem, gpu_facts(preset.machine), splits=(1,))
+    kernel = choose_kernel(problem, gpu_facts(preset.machine), tracked=True)
     if row.pattern == GATHER:
         kernel = replace(kernel, order=TileOrder.GROUPED, group=max(1, row.m // gpus // kernel.tile_m))
     source = GemmSource(problem, kernel)

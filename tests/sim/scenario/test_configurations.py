@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sim.collective.chunks import chunks_of
+from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from sim.run.result import KernelResult, RunResult
 from sim.scenario.asked import ALL, asked_configurations
@@ -31,6 +32,7 @@ from sim.scenario.scenario import Scenario, assemble, check_scenario, runs_of, s
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
 from tracer.gemm.raster import TileOrder
+from tracer.kernels import make_gemm
 from tracer.workloads import aligned_problem
 from traces.errors import UserError
 
@@ -182,6 +184,18 @@ def test_the_library_chooses_bands_for_tiles_of_all_chunks_in_turn(overrides, gr
     assert scenario.fused_kernel == (replace(scenario.kernel, group=group) if group else None)
     ring = load_preset("h100_sxm", ["link.topology=ring", "link.in_switch=false", *overrides])
     assert Scenario.of_library(ring, aligned_problem(8192, 4096, 1024), 8).fused_kernel is None
+
+
+@pytest.mark.parametrize(
+    "text", ["gemm:m=24,n=64,k=64", "gemm:m=100,n=672,k=64", "gemm:m=200,n=336,k=64", "gemm:m=3000,n=672,k=128"]
+)
+def test_every_configuration_can_run_the_kernels_that_the_library_chooses(text):
+    """With warps of 16 bytes, tiles of 336 bytes, clusters that do not divide all pieces, and pieces of both kinds."""
+    preset = load_preset("h100_sxm")
+    own = make_gemm(text, gpu_facts(preset.machine)).source
+    scenario = Scenario(preset, own.problem, own.kernel, 2 if "m=24," in text else 4).with_library()
+    check_scenario(scenario, asked_configurations([ALL], preset))
+    assert scenario.input()["gpus"] == scenario.gpus and scenario.alone().kernel == own.kernel
 
 
 def test_pieces_have_a_kernel_of_their_own():

@@ -349,6 +349,7 @@ def test_collective_data_that_stay_in_l2_arrive_all_the_same():
         ({"start_tile": 1}, "start_tile = 1: T3 .*leave start_tile out"),
         ({"tile_n": 48, "warps_n": 2}, r"warps_n = 2: warps would store 48 adjacent bytes"),
         ({"tile_n": 16, "warps_n": 2}, r"warps_n = 2: warps would store 16 adjacent bytes"),
+        ({"tile_n": 40, "warps_n": 1}, r"tile_n = 40: tiles would store 80 adjacent bytes"),
     ],
 )
 def test_kernels_that_the_tracker_cannot_follow_are_refused(kernel, words):

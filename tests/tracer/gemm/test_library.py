@@ -10,7 +10,7 @@ from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from tracer.data_type import DataType
 from tracer.gemm.architecture import GemmLibrary, architecture
-from tracer.gemm.check import check_kernel
+from tracer.gemm.check import check_kernel, check_whole_sectors
 from tracer.gemm.expected import expected_s
 from tracer.gemm.kernel import Copy, GemmKernel
 from tracer.gemm.library import choose_kernel, choose_piece_kernel
@@ -198,17 +198,34 @@ def test_the_walk_of_pieces_makes_one_piece_after_the_other(preset):
     gpu = gpu_facts(load_preset(preset).machine)
     kernel = choose_piece_kernel(problem, gpu, pieces)
     assert replace(kernel, order=TileOrder.ROW, group=8) == replace(
-        choose_kernel(replace(problem, m=256), gpu, splits=(1,)), order=TileOrder.ROW, group=8
+        choose_kernel(replace(problem, m=256), gpu, tracked=True), order=TileOrder.ROW, group=8
     )
     rows = GemmSource(problem, kernel).output_tiles()["row"] * kernel.tile_m // 256
     assert rows.tolist() == np.repeat(np.arange(pieces), len(rows) // pieces).tolist()
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(24, 64, 64), (3000, 672, 128)])
+def test_a_tracked_kernel_shares_no_sectors(m, n, k):
+    """The library's own kernel stores 16 bytes a warp, or tiles of 336 bytes."""
+    problem, gpu = aligned_problem(m, n, k), _gpu("h100_sxm")
+    with pytest.raises(UserError, match=r"(tiles|warps) would store (336|16) adjacent bytes each and share sectors"):
+        check_whole_sectors(problem, choose_kernel(problem, gpu))
+    check_whole_sectors(problem, choose_kernel(problem, gpu, tracked=True))
+
+
+def test_the_kernel_of_pieces_runs_all_of_them():
+    """A piece has 25 rows: four rows of tiles, which clusters of two divide. All pieces have 13."""
+    problem, gpu = aligned_problem(100, 672, 64), _gpu("h100_sxm")
+    with pytest.raises(UserError, match="cluster = 2x1: rows of tiles"):
+        check_kernel(problem, choose_kernel(replace(problem, m=25), gpu))
+    check_kernel(problem, choose_piece_kernel(problem, gpu, 4))
 
 
 @pytest.mark.parametrize(("m", "n", "gpus"), [(8192, 4256, 8), (16384, 3072, 16), (2048, 16384, 8)])
 def test_tiles_of_all_chunks_in_turn_get_the_bands_with_which_waves_read_least(m, n, gpus):
     """Naive count: the rows and columns of tiles that each wave of an H100 has, with clusters of two."""
     problem, gpu = aligned_problem(m, n, 1024), _gpu("h100_sxm")
-    kernel = choose_kernel(problem, gpu, splits=(1,))
+    kernel = choose_kernel(problem, gpu, tracked=True)
     assert kernel.cluster == 2
     positions = even_chunks(GemmSource(problem, kernel).tiles, gpus, kernel.cluster).in_turn(0, kernel.cluster)
     found = in_turn(kernel, problem, gpu, positions)
