@@ -210,8 +210,10 @@ def _moved(run: Run, result: RunResult) -> tuple[int, ...]:
     wire_bytes = LINE_BYTES + (run.preset.machine.link.header_bytes if isinstance(run, LibraryRun) else 0)
     moved = result.mean_dram_bytes
     assert moved is not None
-    traffic = int(moved[Stream.COMM_READ]), int(moved[Stream.COMM_WRITE]), result.link_bytes * wire_bytes // LINE_BYTES
-    return result.time_ps, *traffic
+    # lines that leave L2 later (`collective.cache` = allocate) are writes of compute
+    read = int(moved[Stream.COMM_READ] + moved[Stream.COMPUTE_READ])
+    write = int(moved[Stream.COMM_WRITE] + moved[Stream.COMPUTE_WRITE])
+    return result.time_ps, read, write, result.link_bytes * wire_bytes // LINE_BYTES
 
 
 def _on_line(sizes: Sequence[int], values: Sequence[int], wanted: int) -> float:

@@ -25,7 +25,7 @@ To add is a kernel of the owner, after the GEMM and all arrivals: it reads its s
 A run is one simulation (RUNS). NEEDS lists the runs of each configuration; configurations share runs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,7 +186,6 @@ def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
     needed = [runs[run] for run in NEEDS[name]]
     *before, gather = needed
     gemm_ps = before[0].time_ps
-    traffic = np.sum([run.dram_bytes for run in before], axis=0)
     if name in (SEQUENTIAL, SP_NVLS, IDEAL, IDEAL_NMC):
         rs_ps = before[1].time_ps
         overlapped_ps = max(gemm_ps, rs_ps) if name in (IDEAL, IDEAL_NMC) else gemm_ps + rs_ps
@@ -199,7 +198,7 @@ def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
         gemm_ps=gemm_ps,
         rs_ps=rs_ps,
         ag_ps=gather.time_ps,
-        dram_bytes=dict(zip(TRAFFIC, _by_phase(traffic, gather.dram_bytes), strict=True)),
+        dram_bytes=dict(zip(TRAFFIC, _by_phase([run.dram_bytes for run in needed]), strict=True)),
         link_bytes=sum(run.link_bytes for run in needed),
         exactly_once=all(run.exactly_once for run in needed),
     )
@@ -214,7 +213,10 @@ def configuration_totals(name: str, totals: Mapping[str, dict[str, int]]) -> dic
     return add_totals(totals[run] for run in NEEDS[name])
 
 
-def _by_phase(first: np.ndarray, gather: np.ndarray) -> list[int]:
-    """Bytes in the order of TRAFFIC. first: GEMM and reduce-scatter; gather: all-gather; i8 [4] each, per Stream."""
-    streams = (Stream.COMPUTE_READ, Stream.COMPUTE_WRITE, Stream.COMM_READ, Stream.COMM_WRITE)
-    return [int(first[stream]) for stream in streams] + [int(gather[stream]) for stream in streams[2:]]
+def _by_phase(runs: Sequence[np.ndarray]) -> list[int]:
+    """Bytes in the order of TRAFFIC. runs: i8 [4] of each, per Stream: GEMM or fused kernel, ..., all-gather."""
+    first, *between, gather = runs
+    own, others = [Stream.COMPUTE_READ, Stream.COMPUTE_WRITE], [Stream.COMM_READ, Stream.COMM_WRITE]
+    # lines of a collective that leave L2 later (`collective.cache` = allocate) are writes of compute
+    scattered = sum((run[own] + run[others] for run in between), first[others])
+    return [int(count) for count in (*first[own], *scattered, *(gather[own] + gather[others]))]

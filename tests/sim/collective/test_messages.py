@@ -74,3 +74,10 @@ def test_the_padded_size_on_a_line_is_that_of_the_run():
 def test_a_large_message_lies_on_the_line_of_two_and_four_pieces_of_a_channel():
     asked = Collective(load_preset("a100_80g"), "send_recv", 2, 1 << 28)
     assert list(asked.runs()) == [2 * 16 * pieces * (512 * KIB) for pieces in (2, 4)]
+
+
+def test_lines_of_a_collective_that_leave_l2_later_are_written():
+    """A plain all-reduce on a ring: three chunks and the sum arrive, then three chunks."""
+    preset = load_preset("t3_2024", ["collective.cache=allocate"])
+    found = simulate_collective(Collective(preset, "all_reduce", 4, 65536))
+    assert found.dram_write_bytes == 65536 + 3 * 65536 // 4

@@ -66,11 +66,22 @@ def test_phases_and_traffic_are_those_of_the_runs():
         IDEAL: (6000, 1000, 2000, 4000),
         IDEAL_NMC: (7000, 1000, 3000, 4000),
     }
-    # Columns of TRAFFIC: what GEMM and RS move in each stream, then what AG reads and writes.
-    assert list(found[SEQUENTIAL].dram_bytes.values()) == [10 + 20, 11 + 21, 12 + 22, 13 + 23, 42, 43]
+    # Columns of TRAFFIC: each stream of the GEMM or fused kernel, then what RS and AG read and write in all streams.
+    scattered, gathered = [12 + 20 + 22, 13 + 21 + 23], [40 + 42, 41 + 43]
+    assert list(found[SEQUENTIAL].dram_bytes.values()) == [10, 11, *scattered, *gathered]
     assert list(found[T3].dram_bytes) == list(TRAFFIC)
-    assert list(found[T3].dram_bytes.values()) == [50, 51, 52, 53, 42, 43]
+    assert list(found[T3].dram_bytes.values()) == [50, 51, 52, 53, *gathered]
     assert (found[SEQUENTIAL].link_bytes, found[T3_MCA].link_bytes) == (7 * 7, 7 * 10)
+
+
+def test_lines_of_a_collective_that_leave_l2_later_are_its_writes():
+    """The chunk that arrives and the sum; then the chunks that arrive."""
+    case = replace(CASE, problem=fp16_problem(96, 96, 32), preset=small_preset("collective.cache=allocate"))
+    found = simulate_scenario(case, [SEQUENTIAL])
+    moved, output_bytes = found.configurations[SEQUENTIAL].dram_bytes, 96 * 96 * 2
+    assert sum(moved.values()) == sum(int(run.dram_bytes.sum()) for run in found.runs.values())
+    assert (moved["gemm_writes"], moved["rs_writes"]) == (output_bytes, output_bytes)
+    assert moved["ag_writes"] == output_bytes * 2 // 3
 
 
 def test_software_needs_no_tracker_whatever_the_preset_has():
@@ -87,7 +98,7 @@ def test_what_the_owner_adds_follows_the_gemm():
     gemms, add, ag, copies = (7000, 8000, 9000), 10000, 4000, 11000
     gathers = (ag, copies, ag)
     assert list(times.values()) == [(g + add + a, g, g + add, a) for g, a in zip(gemms, gathers, strict=True)]
-    assert list(found[FLUX].dram_bytes.values()) == [90 + 100, 91 + 101, 92 + 102, 93 + 103, 42, 43]
+    assert list(found[FLUX].dram_bytes.values()) == [90, 91, 92 + 100 + 102, 93 + 101 + 103, 40 + 42, 41 + 43]
     assert found[COPY_ENGINES].link_bytes == 7 * (8 + 10 + 11)
 
 
