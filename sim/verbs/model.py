@@ -128,8 +128,7 @@ def model(
     shared out.
     """
     if as_list:
-        rows = [(each.name, f"{each.weights / 1e9:,.1f}", each.layers, each.hidden) for each in models().values()]
-        print_table("Models", ("name", "billion parameters", "layers", "hidden"), rows)
+        _list_models(as_json)
         return
     if name is None:
         raise UserError("model: found no name, allowed is NAME, the path of a config.json, or --list")
@@ -226,6 +225,17 @@ def show_model(result: ModelResult) -> None:
     for reason in result.as_dict()["not_fused"]:
         print_text(f"not fused in T3: {reason}")
     print_text(f"\n{origins_text(scenario.preset)}")
+
+
+def _list_models(as_json: bool) -> None:
+    found = models().values()
+    if as_json:
+        print_json(
+            {each.name: {"parameters": each.weights, "layers": each.layers, "hidden": each.hidden} for each in found}
+        )
+        return
+    rows = [(each.name, f"{each.weights / 1e9:,.1f}", each.layers, each.hidden) for each in found]
+    print_table("Models", ("name", "billion parameters", "layers", "hidden"), rows)
 
 
 def _collectives_text(scenario: ModelScenario) -> str:

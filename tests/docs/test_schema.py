@@ -81,6 +81,8 @@ OTHERS = {  # definition -> what runs before it, and the verb itself
     "diff": (RAN, RAN.replace("r.h5", "q.h5 --set l2.mshrs=100"), "diff r.h5 q.h5"),
     "doctor": ("doctor",),
     "dram": ("dram three.trace",),
+    "kernel_list": ("kernel --list",),
+    "model_list": ("model --list",),
     "estimate": (f"run --kernel {GEMM} --estimate",),
     "merge": (RAN, "merge r.h5 r.h5 -o both.h5"),
     "preset_list": ("presets",),
