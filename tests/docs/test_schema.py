@@ -7,13 +7,14 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from sim.run.kernel_figures import UNITS
 from sim.verbs.collective import collective
 from sim.verbs.explain import explain_verb
 from sim.verbs.kernel import kernel
 from sim.verbs.model import model
 from sim.verbs.run import run
 from sim.verbs.t3 import t3
-from tests.support.doc_blocks import DOCS
+from tests.support.doc_blocks import DOCS, file_of
 from tests.support.paths import ROOT
 from tests.support.schemas import check, check_other, schema_of
 from traces.command.cli import main
@@ -47,8 +48,19 @@ def test_run(archive):
     check("explain", printed(explain_verb, archive, "--checks", 1, "--assumed", 1))
 
 
+def test_run_of_kernels_at_once():
+    beside = ("--beside", "stream:flow=copy,buffer_bytes=65536,address=1099511627776", "--cus", "shared")
+    check("run", printed(run, "--kernel", GEMM, "--preset", "t3_2024", *beside))
+
+
 def test_t3(archive):
     check("t3", printed(t3, "--kernel", GEMM, "--gpus", 2, "-o", archive))
+
+
+def test_t3_with_a_plan(tmp_path):
+    (tmp_path / "torus.py").write_text(file_of("t3.md", "torus.py"))
+    arguments = ("--kernel", GEMM, "--gpus", 4, "--plan", tmp_path / "torus.py", "--configuration", "T3")
+    check("t3", printed(t3, *arguments))
 
 
 def test_collective():
@@ -57,6 +69,7 @@ def test_collective():
 
 def test_kernel():
     check("kernel", printed(kernel, "rmsnorm:rows=8,cols=256"))
+    assert schema_of("kernel")["properties"]["bound_by"]["enum"] == [*UNITS, "latency", "launch"]
 
 
 @pytest.mark.slow

@@ -25,5 +25,19 @@ def _check(schema, content):
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(content, schema)
     if "properties" in schema:
-        assert sorted(content.keys() - schema["properties"].keys()) == []
         assert sorted(set(schema["required"]) - content.keys()) == []
+    _check_described(schema, content)
+
+
+def _check_described(schema, content):
+    """Every field has a description, also those of objects in objects and in lists."""
+    if isinstance(content, list):
+        for item in content:
+            _check_described(schema.get("items", {}), item)
+    elif isinstance(content, dict):
+        if "properties" in schema:
+            assert sorted(content.keys() - schema["properties"].keys()) == []
+        for name, value in content.items():
+            others = schema.get("additionalProperties")
+            inner = schema.get("properties", {}).get(name, others)
+            _check_described(inner if isinstance(inner, dict) else {}, value)
