@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from sim.hw.policy import MODULE, VARIABLE
+from sim.spec import Arbiter, Machine
 from traces.errors import UserError
 
 
@@ -31,6 +32,17 @@ def check_bound(path: str) -> None:
     """
     if not is_bound(path):
         raise UserError(f"{path}: this process has bound its arbiter before; start another one, with {VARIABLE} set")
+
+
+def check_asked(path: str, machine: Machine) -> None:
+    """Refuse a policy file that the machine would not use.
+
+    Raises:
+        UserError: a value of the user names another arbiter.
+    """
+    arbiter = machine.hbm.arbiter
+    if arbiter != Arbiter.USER:
+        raise UserError(f"--policy {path}: found hbm.arbiter = {arbiter.name.lower()}, allowed beside it is user")
 
 
 def bound_digest() -> str:

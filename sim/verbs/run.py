@@ -11,7 +11,7 @@ from sim.presets import Preset, load_preset
 from sim.results import write_results
 from sim.run.accuracy import EXACT, accuracy_text
 from sim.run.one_gpu import simulate
-from sim.run.policy_file import check_bound
+from sim.run.policy_file import check_asked, check_bound
 from sim.run.run import KernelRun, Run
 from sim.run.short_kernel import why_whole
 from sim.run.store import RunOutcome, Store, run_or_get
@@ -123,6 +123,8 @@ def run(
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
+    if policy is not None:
+        check_asked(policy, machine.machine)
     source = _source(trace, shorthands, machine.machine)
     if output is not None:
         own_machine = preset if preset.endswith(".toml") else None

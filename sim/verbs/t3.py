@@ -11,7 +11,7 @@ from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.gemm_facts import gpu_facts
 from sim.host.team import use_threads
 from sim.presets import Preset, load_preset
-from sim.run.policy_file import check_bound
+from sim.run.policy_file import check_asked, check_bound
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
@@ -114,6 +114,8 @@ def t3(
         check_bound(policy)
         overrides = ("hbm.arbiter=user", *overrides)
     machine = load_preset(preset, overrides)
+    if policy is not None:
+        check_asked(policy, machine.machine)
     gemm, count = _gemm(machine, model, layer, tp, kernel, gpus)
     if output is not None:
         output_path(output, preset if preset.endswith(".toml") else None, policy, plan_file)

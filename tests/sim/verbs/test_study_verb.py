@@ -145,6 +145,15 @@ def test_a_policy_on_the_command_line(desk):
     assert json.loads(again.stdout)["compile_s"] == 0  # compiled once, then from the cache
 
 
+@pytest.mark.parametrize("verb", [("run",), ("t3", "--gpus", "2")])
+def test_a_policy_beside_another_arbiter_is_refused(verb, desk):
+    """The policy would be ignored."""
+    common = (*verb, "--kernel", "gemm:m=256,n=256,k=64", "--policy", "newest.py", "--estimate", "--set")
+    done = t3sim(*common, "hbm.arbiter=mca")
+    assert done.returncode == 2 and "found hbm.arbiter = mca" in done.stderr, done.stderr
+    assert t3sim(*common, "hbm.arbiter=user").returncode == 0
+
+
 @pytest.mark.slow
 def test_a_policy_in_a_study(desk):
     """Reads and writes meet at the DRAM where the L2 is much smaller than the matrices."""
