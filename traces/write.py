@@ -96,10 +96,14 @@ class _ArchiveWriter:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[tuple[Any, Sink]]:
-    """A new HDF5 file and its sink. It is sealed and synced if the block succeeds."""
+    """A new HDF5 file and its sink. It is sealed and synced if the block succeeds.
+
+    Chunks are not cached: HDF5 would write them when Python frees the dataset, and that can be later, for example if a
+    thread looks at the frames of this one (the profiler of a Dask worker does). Then they lie elsewhere in the file.
+    """
     sink = Sink(path)
     try:
-        with h5py.File(sink, "w", libver=("v110", "v110")) as file:
+        with h5py.File(sink, "w", libver=("v110", "v110"), rdcc_nbytes=0) as file:
             yield file, sink
         sink.close()
     finally:

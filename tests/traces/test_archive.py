@@ -224,6 +224,18 @@ def test_reads_version_1(tmp_path):
     assert (tmp_path / "new.h5").read_bytes() == SMALL_TRACE.read_bytes()
 
 
+def test_the_bytes_do_not_depend_on_when_python_frees_a_dataset(stored, tmp_path, monkeypatch):
+    held, create = [], h5py.Group.create_dataset
+
+    def create_and_hold(*args, **options):
+        held.append(create(*args, **options))
+        return held[-1]
+
+    monkeypatch.setattr(h5py.Group, "create_dataset", create_and_hold)
+    write_archive(tmp_path / "held.h5", random_source())
+    assert held and sha256(tmp_path / "held.h5") == sha256(stored)
+
+
 def test_refuses_missing_and_misshapen_datasets(stored):
     with changed_archive(stored) as file:
         del file["/kernels/0001/mask"]
