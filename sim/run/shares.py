@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from sim.counters import DRAM_COLUMNS, l2_bytes, moved_sectors
 from sim.hw.request import SECTOR_BYTES
 from sim.presets.peaks import Peaks
-from sim.results import RunResult
+from sim.results import ResultsError, RunResult
 from sim.spec import Machine
 from traces.units import HZ_PER_MHZ, PS_PER_S, TERA
 
@@ -54,11 +54,17 @@ def peak_tera_flop_per_s(run: RunResult) -> float:
 
 
 def shares(run: RunResult) -> dict[str, float]:
-    """Unit -> share of its peak. Of several GPUs: GPU 0. A flush of L2 after a kernel is not counted."""
+    """Unit -> share of its peak. Of several GPUs: GPU 0. A flush of L2 after a kernel is not counted.
+
+    Empty if no kernel ran, or if an archive of an older version lacks a counter: the busiest unit is then not known.
+    """
     time_ps = time_of_kernels_ps(run)
     if not time_ps:
         return {}
-    found = shares_of(run.totals, run.preset.machine, time_ps)
+    try:
+        found = shares_of(run.totals, run.preset.machine, time_ps)
+    except ResultsError:
+        return {}
     if "link_busy_ps" in run.figures:
         found["link"] = run.figures["link_busy_ps"] / time_ps
     return found
@@ -94,7 +100,7 @@ def shares_of(total: Mapping[str, int], machine: Machine, time_ps: int) -> dict[
 
 
 def bounded_by(run: RunResult) -> str:
-    """What bounds a run: a unit, too few workgroups, or latency (with the busiest unit); "" = a run without kernels."""
+    """What bounds a run: a unit, too few workgroups, or latency (with the busiest unit); "" = no shares."""
     found = shares(run)
     if not found:
         return ""

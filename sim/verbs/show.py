@@ -142,6 +142,14 @@ def run_energy(results: RunResult, energies: str) -> Energy:
     return energy_of(results.totals, results.preset.machine.hbm.row_bytes, load_energy(energies))
 
 
+def _energy_dict(results: RunResult, energies: str) -> dict[str, Any] | None:
+    """The energy as plain values; None = an archive of an older version, which lacks a counter."""
+    try:
+        return run_energy(results, energies).as_dict()
+    except ResultsError:
+        return None
+
+
 def _scenario_energies(archive: ResultsArchive, energies: str) -> dict[str, Energy]:
     runs = dict(archive.results())
     totals = {run.point[COLUMN]: run.totals for run in runs.values() if run.kernels}
@@ -160,7 +168,7 @@ def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:
         "shares": shares(results),
         "bounded_by": bounded_by(results),
         "ratios": results.ratios(),
-        "energy": run_energy(results, energies).as_dict(),
+        "energy": _energy_dict(results, energies),
         "trace_fingerprint": results.trace_fingerprint,
         **_described(results),
         "kernels": [
@@ -201,10 +209,11 @@ def show_results(results: RunResult) -> None:
     rate = tera_flop_per_s(results)
     used = [(unit, f"{share:.1%}") for unit, share in shares(results).items()]
     print_text("")
-    print_table("Share of each peak, in the time of the kernels", ("unit", "share"), used)
+    if used:
+        print_table("Share of each peak, in the time of the kernels", ("unit", "share"), used)
     print_text(
         (f"{rate:,.4g} TFLOP/s of {peak_tera_flop_per_s(results):,.4g}; " if rate else "")
-        + f"bounded by {bounded_by(results)}"
+        + f"bounded by {bounded_by(results) or 'an unknown unit: this result lacks counters'}"
     )
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")

@@ -84,3 +84,15 @@ def test_show_of_several_runs(desk, capsys):
     assert runs[2]["l2_read_sectors"] == results.open("other.h5").runs[0].totals["l2.read_sectors"]
     assert main(["show", "study.h5", "--run", "2", "--unit", "hbm"]) == 0
     assert "bus_busy_ps" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_archives_of_older_versions_are_shown_without_what_they_did_not_count(version, desk, capsys):
+    old = str(OLD.with_name(f"results_v{version}.h5"))
+    assert main(["show", old, "--run", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "dram_read_sectors" in shown and "Share of each peak" not in shown and "lacks counters" in shown
+    assert main(["show", old, "--run", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["shares"], found["bounded_by"], found["energy"]) == ({}, "", None)
+    assert main(["explore", old, "-o", "old.html"]) == 0
