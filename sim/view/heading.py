@@ -31,13 +31,13 @@ def is_of_gpu_0(runs: Iterable[RunResult]) -> bool:
     return any(run.figures.get("simulated_gpus", 1) > 1 for run in runs)
 
 
-def links_text(preset: Preset) -> str:
+def links_text(preset: Preset, own_plan: bool = False) -> str:
     """Topology, rate and latency of the links, the thresholds of MCA, and the kinds of their values.
 
-    A link whose credits do not suffice for its rate says so.
+    A link whose credits do not suffice for its rate says so. own_plan: a plan of the user says which GPUs it connects.
     """
     link, mca = preset.machine.link, preset.machine.mca
-    topology = link.topology.name.lower().replace("_", " ")
+    topology = "those of the plan" if own_plan else link.topology.name.lower().replace("_", " ")
     limits = f"{mca.threshold}" if preset.machine.hbm.arbiter == Arbiter.MCA_FIXED else _limits(mca)
     rate = f"{link.GB_per_s:g} GB/s each way"
     most_GB_per_s = bytes_per_s(link.credits * LINE_BYTES, 2 * link.latency_ps) / GIGA
@@ -80,7 +80,7 @@ def _plain(value: Any) -> Any:
 
 def run_heading(run: RunResult) -> list[str]:
     """Lines of a run or scenario: links and MCA where it has several GPUs, and the kernel of a GEMM."""
-    lines = links_text(run.preset).splitlines() if "gpus" in run.input else []
+    lines = links_text(run.preset, "plan_sha256" in run.input).splitlines() if "gpus" in run.input else []
     return lines + ([gemm_text(run.input)] if "problem" in run.input else [])
 
 

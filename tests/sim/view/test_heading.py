@@ -56,6 +56,9 @@ def test_headings_of_runs():
     two.preset = load_preset("h200")
     two.input = scenario_of(["h200"]).input()
     assert [line.split()[0] for line in run_heading(two)] == ["link:", "MCA:", "GEMM"]
+    two.input |= {"plan_sha256": "0" * 64}
+    assert run_heading(two)[0].startswith("link: those of the plan, 450 GB/s each way")
+    del two.input["plan_sha256"]
     three = sample_results()
     three.preset, three.input = load_preset("h200", ["link.topology=ring"]), two.input
     lines = runs_heading(ResultsArchive([one, two, three, one, two]))
