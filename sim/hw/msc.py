@@ -14,7 +14,8 @@ then leave at once, and every answer takes `latency_ps`:
   write goes on to the channel, and a copy of its whole sectors stays.
 * Uncached read or write (`traces.schema.Cache`): the same if its line is here, else it passes and leaves nothing. (RCCL
   on MI300X hits the cache with 0.03 % of its accesses: `validation/references/memory_counters_mi300x.csv`.)
-* Near-memory update: goes on to the channel. Dirty sectors of the line are written back first, copies are dropped.
+* Near-memory update: waits for its sectors that are in flight, then goes on to the channel. Dirty sectors of the line
+  are written back first, copies are dropped.
 
 Bandwidth of fills is not limited, nor that of answers (D40).
 """
@@ -138,7 +139,7 @@ def _block(msc, stream, now_ps):
 
 @compiled
 def _take(msc, sets, waiters, fifos, pool, stream, now_ps):
-    """Take the oldest request of a stream. Returns False if all ways of its set wait for data."""
+    """Take the oldest request of a stream. Returns False if it waits for data of its line or set."""
     fifo = fifos[msc.lanes.head_fifo[stream]]
     request = _head(msc, fifos, pool, stream)
     if msc.sets == 0:
@@ -149,8 +150,8 @@ def _take(msc, sets, waiters, fifos, pool, stream, now_ps):
     elif request.op == Op.WRITE:
         if not msc_write(msc, sets, fifos, pool, request, now_ps):
             return False
-    else:
-        msc_update(msc, sets, fifos, pool, request, now_ps)
+    elif not msc_update(msc, sets, fifos, pool, request, now_ps):
+        return False
     msc.requests[stream] += 1
     msc.bytes[stream] += sectors_in(request.sectors) * SECTOR_BYTES
     fifo_take(fifo, pool, now_ps)

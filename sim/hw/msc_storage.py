@@ -148,14 +148,19 @@ def msc_write(msc, sets, fifos, pool, request, now_ps):
 def msc_update(msc, sets, fifos, pool, request, now_ps):
     """Pass a near-memory update on. The line's sectors here are written back or dropped.
 
+    Returns False if sectors of the update are in flight: their data would be older, and stay.
+
     Writes: msc, sets, fifos, pool.
     """
     cache_set = line_set(msc, sets, request.line)
     way = find_way(cache_set, msc.ways, request.line)
     if way >= 0:
+        if cache_set.way[way].pending & request.sectors != 0:
+            return False
         _write_back(msc, cache_set, way, request.sectors, fifos, pool, request, now_ps)
         cache_set.way[way].valid &= ~request.sectors & 15
     msc_send(msc, fifos, pool, request, np.int64(request.stream), now_ps)
+    return True
 
 
 @compiled

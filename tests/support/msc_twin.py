@@ -40,7 +40,7 @@ class MscTwin:
         return way
 
     def serve(self, op, line, sectors, tag, uncached, full=15):
-        """Returns False if no way of the set is free."""
+        """Returns False if no way of the set is free, or data in flight would be older than an update."""
         wanted = sectors_of(sectors)
         if uncached and op != Op.UPDATE and self.line(line) is None:
             self.counts["miss"] += len(wanted) if op == Op.READ else 0
@@ -49,6 +49,8 @@ class MscTwin:
         if op == Op.UPDATE:
             way = self.line(line)
             if way:
+                if way["pending"] & wanted:
+                    return False
                 self.clean(way, wanted)
                 way["valid"] -= wanted
             self.sent.append((Op.UPDATE, line, sectors))
