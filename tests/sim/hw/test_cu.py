@@ -41,7 +41,11 @@ def test_a_scheduler_issues_one_instruction_per_issue_time(issue, issue_ps):
     [(Pipe.ALU, 2), (Pipe.FMA, 2), (Pipe.FP64, 4), (Pipe.SFU, 8), (Pipe.BRANCH, 1), (Pipe.UNIFORM, 1)],
 )
 def test_a_pipe_is_taken_for_its_instructions(pipe, clocks):
-    assert times(run_cu([[[compute(10, pipe), probe(0)]]]), 1) == [10 * clocks * CLOCK_PS]
+    bench = run_cu([[[compute(10, pipe), probe(0)]]])
+    assert times(bench, 1) == [10 * clocks * CLOCK_PS]
+    counted = (Pipe.ALU, Pipe.FMA, Pipe.FP64, Pipe.SFU)
+    busy_clk = [bench.cu[f"{one.name.lower()}_busy_ps"] // CLOCK_PS for one in counted]
+    assert busy_clk == [10 * clocks if one == pipe else 0 for one in counted]
 
 
 def test_warps_of_one_scheduler_share_its_pipe():
@@ -63,6 +67,8 @@ def test_a_matrix_event_takes_work_over_rate_of_its_schedulers_pipe():
     found = times(bench, 5)
     assert found[0] == clocks * CLOCK_PS and found[4] == 2 * clocks * CLOCK_PS
     assert bench.cu["tensor_macs"] == 5 * work and bench.cu["tensor_busy_ps"] == 5 * clocks * CLOCK_PS
+    padded = run_cu([[[compute(2, Pipe.TENSOR, work=work, row_stride=1000), probe(0)]]])
+    assert padded.cu["tensor_macs"] == 1000 and times(padded, 1) == [clocks * CLOCK_PS], "padding takes time, no work"
     one_more = run_cu([[[compute(2, Pipe.TENSOR, work=work + 1), probe(0)]]], "cu.tensor_macs_per_clk=512.0")
     assert one_more.issued_ps(P) == [(clocks * CLOCK_PS * 128 + CLOCK_PS + 127) // 128]  # rounded up to a picosecond
 
@@ -77,10 +83,18 @@ def test_the_shared_port_serves_all_warps_one_after_the_other():
 
 
 @pytest.mark.parametrize(
-    ("fields", "clocks"), [({"mask": 1}, 1), ({"count": 3, "mask": 3}, 3), ({"count": 2, "width_bytes": 8}, 4)]
+    ("fields", "clocks", "volume"),
+    [
+        ({"mask": 1}, 1, 4),
+        ({"count": 3, "mask": 3}, 3, 24),
+        ({"count": 2, "width_bytes": 8}, 4, 512),
+        ({"count": 4, "width_bytes": 16, "mask": 0xFFF}, 6, 768),
+    ],
 )
-def test_the_shared_port_gives_each_instruction_a_clock(fields, clocks):
-    assert times(run_cu([[[shared(slot=1, **fields), probe(0, wait=[1])]]]), 1) == [(clocks + 20) * CLOCK_PS]
+def test_the_shared_port_gives_each_instruction_a_clock_and_masked_lanes_none(fields, clocks, volume):
+    bench = run_cu([[[shared(slot=1, **fields), probe(0, wait=[1])]]])
+    assert times(bench, 1) == [(clocks + 20) * CLOCK_PS]
+    assert bench.cu["shared_bytes"] == volume and bench.cu["shared_busy_ps"] == clocks * CLOCK_PS
 
 
 def test_a_barrier_holds_until_the_last_warp_comes():

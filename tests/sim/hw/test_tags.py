@@ -9,6 +9,7 @@ from sim.hw.tags import (
     canonical,
     claim_way,
     find_way,
+    goes_first,
     hold,
     line_of,
     make_sets,
@@ -21,7 +22,7 @@ from sim.hw.tags import (
 from tests.support.plain_records import kernel_view
 
 
-@pytest.mark.parametrize("ways", [1, 2, 16, 32])
+@pytest.mark.parametrize("ways", [1, 2, 16, 17, 20, 31, 32])
 def test_replacement_against_an_ordered_list(ways):
     random = np.random.default_rng(ways)
     cache_set = kernel_view(make_sets(1))[0]
@@ -90,7 +91,7 @@ def test_lines_with_the_same_lower_half():
     assert find_way(cache_set, 31, lines[31]) == -1
 
 
-@pytest.mark.parametrize("ways", [4, 16, 32])
+@pytest.mark.parametrize("ways", [4, 16, 17, 31, 32])
 def test_the_order_outlives_the_touch_numbers(ways):
     sets = make_sets(1)
     cache_set = kernel_view(sets)[0]
@@ -98,10 +99,11 @@ def test_the_order_outlives_the_touch_numbers(ways):
         claim_way(cache_set, ways, way, 128 * way)
     hold(cache_set, 1)
     sets["block"]["age"][0, 0, 3] = HELD - 2
-    for way in (2, 0, 3):  # the second of these is one too many
+    for way in (2, 3, 0):  # the second of these is one too many
         touch(cache_set, ways, way)
+        assert not any(goes_first(cache_set, other) for other in range(ways))
     assert (sets["block"]["age"] & ~HELD).max() < 100
-    left = [*range(4, ways), 2, 0, 3]
+    left = [*range(4, ways), 2, 3, 0]
     for way in left:
         assert victim_way(cache_set, ways) == way
         hold(cache_set, way)
