@@ -4,10 +4,11 @@ import numpy as np
 
 from sim.hw.noc import home_place, noc_requests, noc_wake_ps
 from sim.hw.noc_answers import noc_answers
-from sim.hw.request import NEVER, REQUEST, Op
+from sim.hw.request import NEVER
 from sim.machine.build import build
+from tests.support.fifo_bench import request
 from tests.support.plain_records import kernel_view
-from tests.support.programs import small_preset
+from tests.support.programs import SMALL, small_preset
 
 CLOCK_PS = 1000
 PORTS = (
@@ -20,29 +21,29 @@ LATENCY_PS = 30 * CLOCK_PS
 class NocBench:
     """The crossbar of a small machine; CUs and banks are lists in the hand of the test."""
 
-    def __init__(self, *overrides, links=0, bank_places=None):
-        self.node, self.names = build(small_preset(*PORTS, *overrides).machine, links, loads=links > 0)
+    def __init__(self, *overrides, links=0, bank_places=None, size=SMALL):
+        self.machine = small_preset(*PORTS, *overrides, size=size).machine
+        self.node, self.names = build(self.machine, links, loads=links > 0)
         node = self.node
         if bank_places:
             held = [name.startswith("l2.requests") for name in self.names]
             node.fifos["limit"][held] = node.fifos["free"][held] = bank_places
         node.fifos["mask"] = node.fifos["room"]  # whole rings: the test puts requests in
         self.noc, self.fifos, self.pool = kernel_view(node.noc)[0], kernel_view(node.fifos), kernel_view(node.pool)
-        self.bank_wake_ps, self.cu_wake_ps = (np.full(4, NEVER, np.int64) for _ in range(2))
+        cus, banks = self.machine.cu.count, self.machine.l2.banks
+        self.bank_wake_ps, self.copy_told_ps, self.cu_wake_ps = (
+            np.full(count, NEVER, np.int64) for count in (banks, banks, cus)
+        )
 
     def number(self, name):
         return self.names.index(name)
 
-    def push(self, name, *, line=0, ready_ps=0, op=Op.READ, sectors=15, source=0, tag=0, link=0, share=0, load=-1):
+    def push(self, name, **fields):
+        """Put in a request: if nothing else is said, a read of a whole line, which is visible at once."""
         fifo = self.node.fifos[self.number(name)]
         assert fifo["tail"] - fifo["head"] < fifo["limit"]
         slot = fifo["first"] + ((fifo["tail"] - fifo["origin"]) & fifo["mask"])
-        request = np.zeros((), REQUEST)
-        fields = {"line": line, "ready_ps": ready_ps, "op": op, "sectors": sectors, "source": source, "tag": tag}
-        fields["link"], fields["share"], fields["load"] = link, share, load
-        for field, value in fields.items():
-            request[field] = value
-        self.pool_array()[slot] = request
+        self.pool_array()[slot] = request(**fields)[0]
         fifo["tail"] += 1
 
     def pool_array(self):
@@ -67,7 +68,7 @@ class NocBench:
         return int(noc_wake_ps(self.noc, self.fifos, self.pool))
 
     def answers(self, begin_ps, end_ps):
-        wakes = kernel_view(self.bank_wake_ps), kernel_view(self.cu_wake_ps)
+        wakes = kernel_view(self.copy_told_ps), kernel_view(self.cu_wake_ps)
         clusters = tuple(map(kernel_view, (self.node.cus, self.node.peers, self.node.mail)))
         return int(noc_answers(self.noc, self.fifos, self.pool, begin_ps, end_ps, clusters, *wakes))
 
