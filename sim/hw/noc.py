@@ -1,9 +1,10 @@
 """Crossbar between the CUs and the L2 banks of one GPU: one port in each direction per CU and per bank.
 
-A packet is a header and data: the sectors of a write to a bank, or of a read on its return. It occupies its two ports
-one after the other and then takes a fixed latency. Packets are served in the order of the clocks in which they are
-ready at their source. Within a clock the sources take turns: the clock's number selects the source that goes first
-(D8).
+A packet is a header and data: the sectors of a write to a bank, or of a read on its return. It passes its two ports at
+once and then takes a fixed latency: it has passed the second port when it has passed the first, at the earliest its own
+transfer time after the packet before it. So a second port that is slower does not delay a packet if it was idle.
+Packets are served in the order of the clocks in which they are ready at their source. Within a clock the sources take
+turns: the clock's number selects the source that goes first (D8).
 
 A packet stays at its source until the source's port is free. So nothing books a port ahead of packets that can use it.
 A request leaves its CU only if the bank's fifo has room. Otherwise it claims the next place there and waits for the
@@ -69,7 +70,7 @@ def _departure_ps(noc, c, fifos, pool):
 
 @compiled
 def noc_wake_ps(noc, fifos, pool):
-    """When the first request that waits for room can leave, as far as known. Reads: noc, fifos, pool."""
+    """When the first request that waits for room can leave, as far as known. Reads: fifos, pool. Writes: noc."""
     wake_ps = NEVER
     if noc.waiting > 0:
         for c in range(noc.sources):
