@@ -23,12 +23,13 @@ class Crossbars:
         self.random, self.tag = random, 0
         channels, links, ports = partitions, int(random.integers(3)), int(random.integers(1, 3))
         widths = {name: int(random.choice([16, 32, 43, 64])) for name in ("request", "response", "bank", "far")}
-        ack_bytes, latency_clk, far_clk = int(random.choice([0, 8, 40])), 30, int(random.integers(20, 50))
+        header_bytes, ack_bytes = int(random.choice([0, 8])), int(random.choice([0, 8, 40]))
+        latency_clk, far_clk = 30, int(random.integers(20, 50))
         bulk_lines = ports - 1 if links else 0
         self.bench = NocBench(
             *(f"noc.{name}_bytes_per_clk={widths[name]}" for name in ("request", "response", "bank")),
             f"l2.far_bytes_per_clk={widths['far']}",
-            *(f"noc.ack_bytes={ack_bytes}", "noc.cu_fifo=8"),
+            *(f"noc.header_bytes={header_bytes}", f"noc.ack_bytes={ack_bytes}", "noc.cu_fifo=8"),
             *(f"l2.far_latency_clk={far_clk}", f"l2.partitions={partitions}", f"l2.sharing={sharing}"),
             *("link.egress_fifo=3", f"cu.bulk_lines_per_clk={float(bulk_lines)}"),
             links=links,
@@ -45,7 +46,7 @@ class Crossbars:
         self.ports = Ports(
             *(cus, banks, 1 + bulk_lines, links, period_ps, latency_clk * period_ps),
             *(widths[name] for name in ("request", "response", "bank", "far")),
-            *(8, ack_bytes, partitions, L2Sharing[sharing.upper()], far_clk * period_ps),
+            *(header_bytes, ack_bytes, partitions, L2Sharing[sharing.upper()], far_clk * period_ps),
         )
         self.twin = NocTwin(
             self.ports,
