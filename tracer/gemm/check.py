@@ -86,11 +86,11 @@ def _check_size(tiles: int, steps: int, kernel: GemmKernel) -> None:
     """Refuse more tiles, or longer workgroups, than the memory of this computer could hold."""
     if tiles > TILES_MAX:
         raise UserError(f"GEMM of {tiles:,} tiles of C: allowed are {TILES_MAX:,}; smaller m or n, or larger tiles")
-    own = 1 if kernel.persistent is None else -(-tiles // kernel.persistent)
-    warp_steps = own * -(-steps // kernel.split_k) * kernel.warps
-    if warp_steps > WARP_STEPS_MAX:
+    own = 1 if kernel.persistent is None else -(-tiles * kernel.split_k // kernel.persistent)
+    own_steps = -(-steps // kernel.split_k)
+    if own * own_steps * kernel.warps > WARP_STEPS_MAX:
         raise UserError(
-            f"GEMM of {steps:,} K-steps x {own:,} tiles x {kernel.warps} warps in a workgroup, whose events are in "
+            f"GEMM of {own_steps:,} K-steps x {own:,} tiles x {kernel.warps} warps in a workgroup, whose events are in "
             f"memory: allowed are {WARP_STEPS_MAX:,}; a smaller k, a larger split_k, or more workgroups"
         )
     if steps * tiles * kernel.warps > ALL_WARP_STEPS_MAX:

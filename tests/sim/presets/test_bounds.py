@@ -120,6 +120,10 @@ def test_plans_and_trace_windows_that_do_not_fit_into_memory_are_refused():
         ("gemm:m=8388608,n=64,k=64,tile=1x64x32,warps=1x1,vector_bytes=2", "tiles of C: allowed are 4,194,304"),
         ("gemm:m=64,n=64,k=16777216", "524,288 K-steps x 1 tiles x 4 warps in a workgroup, whose events are in memory"),
         (
+            "gemm:m=64,n=64,k=16777216,split_k=4096,persistent=1,tile=64x64x32",
+            "128 K-steps x 4,096 tiles x 8 warps in a",
+        ),
+        (
             "gemm:m=262144,n=262144,k=65536,tile_m=128",
             "x 8 warps: allowed are 10,000,000,000, which are a few",
         ),
