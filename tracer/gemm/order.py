@@ -62,5 +62,5 @@ def in_turn(kernel: GemmKernel, problem: GemmProblem, gpu: GpuFacts, positions: 
 def wave_bytes(problem: GemmProblem, kernel: GemmKernel, wave: int, group: int) -> float:
     """Operand bytes per unit of K that a wave of tiles reads, each panel once."""
     columns = min(-(-problem.n // kernel.tile_n), -(-wave // group))
-    rows = min(-(-problem.m // kernel.tile_m), max(group, -(-wave // columns)))
+    rows = min(-(-problem.m // kernel.tile_m), wave, max(group, -(-wave // columns)))
     return rows * kernel.tile_m * problem.a_bytes + columns * kernel.tile_n * problem.b_bytes
