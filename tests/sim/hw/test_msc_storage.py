@@ -144,16 +144,6 @@ def test_an_update_goes_to_memory_behind_the_dirty_sectors_and_drops_copies():
     assert bench.ask(READ, 0, 5)[0] == [(READ, 0, 1)]
 
 
-def test_an_update_waits_for_its_sectors_in_flight():
-    """Memory read them before. No later read takes these data for the sum."""
-    bench = Bench()
-    bench.ask(READ, 0, 3)
-    assert bench.ask(UPDATE, 0, 12)[0] == [(UPDATE, 0, 12)]
-    assert bench.ask(UPDATE, 0, 2) == ([], [])
-    assert bench.fill(0, 3) == ([(UPDATE, 0, 2)], [0])
-    assert bench.ask(READ, 0, 3)[0] == [(READ, 0, 2)]
-
-
 def test_an_uncached_request_leaves_nothing_but_uses_what_is_there():
     bench, uncached = Bench(), {"cache": Cache.UNCACHED}
     assert bench.ask(WRITE, 0, 15, **uncached)[0] == [(WRITE, 0, 15)]
