@@ -125,7 +125,10 @@ def _count_read(bank, request, hit, merged, missing):
 
 @compiled(inline=True)
 def _write(bank, sets, waiters, fifos, pool, request, now_ps):
-    """Write into the cache. Acknowledge it if the machine does so, or if a warp waits. False if the bank must block."""
+    """Write into the cache. Returns False if the bank must block.
+
+    A store of this GPU is acknowledged if the machine does so, or if a warp waits; one that came over a link is not.
+    """
     cache_set = bank_set(bank, sets, request)
     way = find_way(cache_set, bank.ways, request.line)
     way = _place(bank, cache_set, way, fifos, pool, request, now_ps)
@@ -141,7 +144,7 @@ def _write(bank, sets, waiters, fifos, pool, request, now_ps):
         write_through(bank, cache_set, way, fifos, pool, request, now_ps)
     else:
         cache_set.way[way].dirty |= request.sectors
-    if bank.acks == 1 or is_awaited(request):
+    if (bank.acks == 1 and request.link == 0) or is_awaited(request):
         fifo_push_copy(fifos[bank.hits], pool, request, now_ps + bank.latency_ps)
     return True
 

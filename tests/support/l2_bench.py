@@ -30,6 +30,7 @@ class Access(NamedTuple):
     cache: int = Cache.DEFAULT
     stream: int = Stream.COMPUTE_READ
     awaited: bool = False  # a store for which a warp waits
+    link: int = 0  # 1 + port over which it has come
 
     @property
     def answered(self) -> bool:
@@ -84,7 +85,7 @@ class BankBench:
 
     def ask(self, access, ready_ps=0):
         request = np.zeros((), REQUEST)
-        for name in ("op", "line", "sectors", "full", "cache", "stream"):
+        for name in ("op", "line", "sectors", "full", "cache", "stream", "link"):
             request[name] = getattr(access, name)
         request["load"] = access.number if access.answered else -1
         request["cache_set"] = access.line // 128 % self.bank["sets"]

@@ -212,6 +212,15 @@ def test_a_store_is_acknowledged_to_nobody_where_the_machine_does_so(ack_bytes, 
     assert list(bench.answers_ps.values()) == [LATENCY_PS] * len(answered)
 
 
+def test_a_store_that_came_over_a_link_is_not_acknowledged():
+    """Its source is a CU of the GPU that sent it, and its link the port over which it came."""
+    bench = BankBench("noc.ack_bytes=40")
+    bench.ask(Access(7, Op.WRITE, 0, stream=Stream.COMM_WRITE, link=1))
+    bench.step(0)
+    assert bench.answered == []
+    assert bench.bank["write_sectors"] == 4
+
+
 def test_any_line_goes_with_random_replacement_but_streamed_lines_go_first():
     lines = [512 * k for k in range(5)]  # one more than a set has ways
     drawn = (*SMALL, "l2.replacement=random")

@@ -328,10 +328,12 @@ def test_a_link_shorter_than_a_time_window():
         check_traffic(case, "t3", *case.run("t3"))
 
 
-def test_collective_data_that_stay_in_l2_arrive_all_the_same():
+@pytest.mark.parametrize("ack_bytes", [0, 8])
+def test_collective_data_that_stay_in_l2_arrive_all_the_same(ack_bytes):
+    settings = "collective.cache=allocate", f"noc.ack_bytes={ack_bytes}"
     for part in ("rs", "rs_nmc", "ag", "all_reduce"):
         for explicit in (False, True):
-            case = T3Case(96, 96, 32, 3, settings=("collective.cache=allocate",), explicit=explicit)
+            case = T3Case(96, 96, 32, 3, settings=settings, explicit=explicit)
             result, _ = case.run(part)
             assert result.exactly_once, result.wrong
             d, chunk = 96 * 96 * 2, 96 * 96 * 2 // 3
