@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sim.collective.chunks import Chunks
 from tracer.events import VECTOR_BYTES, access, compute, event, join_warps
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, SECTOR_BYTES, SLOTS, Cache, Kind, Pipe
@@ -25,8 +26,8 @@ REGISTERS = 32
 ADD_CLK = 4
 STORED = SLOTS - 1
 """Slot of the stores that a flag follows."""
-BAND_BYTES = 32768
-"""Bytes of a workgroup (assumed): the size of a tile of the default GEMM."""
+BAND_BYTES, ROW_BYTES = 32768, 256
+"""Bytes of a workgroup and of its rows, where neighbours make them up (assumed): a tile of the default GEMM."""
 
 
 @dataclass(frozen=True)
@@ -242,20 +243,34 @@ def _flagged(events: np.ndarray, buffers: np.ndarray, flags: int, tiles: int) ->
 
 def segments(tiles: np.ndarray, span: range) -> list[tuple[int, int]]:
     """Segments of neighbouring tiles in a span: (first tile, number of tiles) of each segment, in order."""
-    found: list[tuple[int, int]] = []
-    first = span.start
-    for tile in range(span.start + 1, span.stop + 1):
-        if tile < span.stop and _side_by_side(tiles[tile - 1], tiles[tile]):
-            continue
-        found.append((first, tile - first))
-        first = tile
-    return found
+    firsts = np.flatnonzero(_begins(tiles[span.start : span.stop]))
+    counts = np.diff(firsts, append=len(span))
+    return list(zip((span.start + firsts).tolist(), counts.tolist(), strict=True))
 
 
-def _side_by_side(tile: np.void, other: np.void) -> bool:
-    """Does the second tile's row begin where the first one's ends? Tiles without gaps are not a row."""
-    same = tile["runs"] == other["runs"] and tile["pitch_bytes"] == other["pitch_bytes"] > tile["run_bytes"]
-    return bool(same and tile["address"] + tile["run_bytes"] == other["address"])
+def joined(output: np.ndarray, chunks: Chunks) -> tuple[np.ndarray, Chunks]:
+    """The output (OUTPUT_TILE in global order) and its chunks with narrow tiles joined: a load stays within a tile.
+
+    Neighbouring tiles of a chunk that begin in the same ROW_BYTES become one.
+    """
+    begins = _begins(output)
+    begins[1:] |= np.diff(output["address"] // ROW_BYTES) != 0
+    begins[list(chunks.edges[:-1])] = True
+    firsts = np.flatnonzero(begins)
+    wide = output[firsts]
+    wide["run_bytes"] = np.add.reduceat(output["run_bytes"], firsts)
+    return wide, Chunks(chunks.gpus, tuple(np.searchsorted(firsts, chunks.edges).tolist()))
+
+
+def _begins(tiles: np.ndarray) -> np.ndarray:
+    """bool [tiles]: does a segment begin here, as the rows of the tile before do not end where its rows begin?
+
+    Tiles without gaps are not a row.
+    """
+    one, other = tiles[:-1], tiles[1:]
+    near = (one["address"] + one["run_bytes"] == other["address"]) & (one["pitch_bytes"] > one["run_bytes"])
+    near &= (one["runs"] == other["runs"]) & (one["pitch_bytes"] == other["pitch_bytes"])
+    return np.insert(~near, 0, True)
 
 
 def _accesses(rows: int, widths: Sequence[int], pitch_bytes: int, lanes: int, cache: Cache) -> np.ndarray:

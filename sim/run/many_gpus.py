@@ -12,7 +12,7 @@ import numpy as np
 from sim.collective import nvls
 from sim.collective.check import Limits, check_reduces, follow
 from sim.collective.chunks import Chunks
-from sim.collective.kernel import CollectiveKernel
+from sim.collective.kernel import CollectiveKernel, joined
 from sim.collective.on_cus import (
     all_gather,
     all_reduce,
@@ -177,11 +177,12 @@ def run_collective(
 def collective_plans(
     machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False, own: OwnPlan | None = None
 ) -> list[Plan]:
-    """Plans of a collective for all GPUs.
+    """Plans of a collective for all GPUs. Narrow tiles are joined (`sim.collective.kernel.joined`).
 
     Raises:
         UserError: receivers shall load.
     """
+    output, chunks = joined(output, chunks)
     check_plan_memory(chunks.tiles, chunks.gpus)
     spec = machine.collective
     if spec.pulls:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.collective.chunks import chunks_of
-from sim.collective.kernel import CollectiveKernel, Step, segments
+from sim.collective.chunks import chunks_of, even_chunks
+from sim.collective.kernel import ROW_BYTES, CollectiveKernel, Step, joined, segments
 from sim.collective.on_cus import all_gather, all_reduce, reduce_scatter
 from sim.hw.request import SECTOR_BYTES
 from sim.hw.space import BUFFER_BITS, PEER_BITS
@@ -159,6 +159,36 @@ def test_a_workgroup_is_a_band_of_rows_of_tiles_side_by_side():
 def test_tiles_of_a_buffer_without_gaps_are_no_row():
     """Each is the work of a channel, also if it is one line long."""
     assert segments(tiles_of([(128 * k, 1, 128, 128) for k in range(3)]), range(3)) == [(0, 1), (1, 1), (2, 1)]
+
+
+LAYOUT = ["address", "runs", "run_bytes", "pitch_bytes"]
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64, 128, 192])
+def test_narrow_tiles_are_joined_to_those_of_the_default_kernel(columns):
+    """So a collective without knowledge of tiles takes as long. Wide tiles stay what they are."""
+    found, wide = (
+        GemmSource(aligned_problem(256, 1536, 16), GemmKernel(tile_m=64, tile_n=width)).output_tiles()
+        for width in (columns, max(columns, 128))
+    )
+    tiles, chunks = joined(found, even_chunks(len(found), 4))
+    assert (tiles[LAYOUT] == wide[LAYOUT]).all() and chunks == even_chunks(len(wide), 4)
+
+
+@given(shapes=outputs(), gpus=st.integers(2, 4))
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_joined_tiles_are_the_same_bytes_in_the_same_chunks(shapes, gpus):
+    if len(shapes) < gpus:
+        return
+    before = even_chunks(len(shapes), gpus)
+    tiles, after = joined(tiles_of(shapes), before)
+    whole = [(one["address"], one["runs"], one["run_bytes"], one["pitch_bytes"]) for one in tiles]
+    for chunk in range(gpus):
+        cut = [sector for tile in before.span(0, chunk) for sector in sectors_of(shapes[tile])]
+        wide = [sector for tile in after.span(0, chunk) for sector in sectors_of(whole[tile])]
+        assert sorted(cut) == sorted(wide)
+        for first, count in segments(tiles, after.span(0, chunk)):
+            assert np.diff(tiles["address"][first : first + count] // ROW_BYTES).all()
 
 
 def test_a_workgroup_of_a_channel_is_a_whole_tile_after_the_software():

@@ -77,7 +77,7 @@ def test_copies_leave_while_parts_still_come():
         chunks, preset = even_chunks(source.tiles, 4), small_preset(*machine)
         times[kind] = CollectiveRun(preset=preset, source=source, chunks=chunks, kind=kind).execute().time_ps
     halves = times[nvls.REDUCE_SCATTER] + times[nvls.ALL_GATHER]
-    assert max(times.values()) == times[nvls.ALL_REDUCE] < 0.7 * halves
+    assert max(times.values()) == times[nvls.ALL_REDUCE] < 0.75 * halves
 
 
 @pytest.mark.parametrize("overrides", [("link.topology=switch",), ("link.topology=ring", "link.in_switch=true")])
