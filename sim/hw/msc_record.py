@@ -51,6 +51,7 @@ MSC = np.dtype(
         ("misses_used", "i8"),
         ("free_waiter", "i8"),
         ("victims", "i8"),  # victims drawn so far (RANDOM)
+        ("answered_ps", "i8"),  # when data leave last
         # counters
         ("requests", "i8", STREAMS),
         ("bytes", "i8", STREAMS),

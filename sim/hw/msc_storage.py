@@ -19,9 +19,10 @@ def line_set(msc, sets, line):
 
 @compiled
 def _answer(msc, fifos, pool, request, now_ps):
-    """Send the data of a read to its L2 bank or its DMA engine."""
+    """Send the data of a read to its L2 bank or its DMA engine. Writes: msc, fifos, pool."""
     number = msc.data if msc.data >= 0 and request.source < 0 else msc.answers
-    fifo_push_copy(fifos[number], pool, request, now_ps + msc.answer_ps)
+    msc.answered_ps = max(msc.answered_ps, now_ps + msc.answer_ps)
+    fifo_push_copy(fifos[number], pool, request, msc.answered_ps)
 
 
 @compiled

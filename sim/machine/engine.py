@@ -194,18 +194,19 @@ def run_engine(node, team, me, until_ps):
 def rest_ps(node):
     """A time after all time windows of an idle machine: the last act of a unit, the time of data, two lookaheads.
 
-    Data of a reduction can reach L2 after the last burst on a bus. The dispatchers look for work a lookahead after the
+    Data of a reduction can reach L2 after the last burst on a bus. Data of a load can reach a CU, or leave the
+    memory-side cache, after the warp that asked for them has ended. The dispatchers look for work a lookahead after the
     last workgroup has ended.
 
     Reads: node.banks, node.channels, node.cus, node.engine, node.mscs, node.noc.
     """
     last_ps = node.noc[0].last_ack_ps
     for c in range(len(node.cus)):
-        last_ps = max(last_ps, node.cus[c].last_exit_ps)
+        last_ps = max(last_ps, node.cus[c].last_exit_ps, node.noc[0].cu_in_ps[c] + node.noc[0].latency_ps)
     for b in range(len(node.banks)):
         last_ps = max(last_ps, node.banks[b].next_ps)
     for h in range(len(node.mscs)):
-        last_ps = max(last_ps, node.mscs[h].next_ps)
+        last_ps = max(last_ps, node.mscs[h].next_ps, node.mscs[h].answered_ps)
     for h in range(len(node.channels)):
         last_ps = max(last_ps, node.channels[h].bus_end_ps, node.channels[h].row_ps)
     engine = node.engine[0]

@@ -59,8 +59,9 @@ def check_totals(totals, expected):
 
 
 def check_rest(gpu):
-    """The machine is empty."""
+    """The machine is empty, and all its time windows are over."""
     node = gpu.node
+    assert gpu.now_ps <= gpu.rest_ps
     left = {gpu.fifo_names[k]: int(f["tail"] - f["head"]) for k, f in enumerate(node.fifos) if f["tail"] != f["head"]}
     assert left == {}
     assert not node.lsus["loads_used"].any() and not node.l1s["entries_used"].any()
@@ -181,9 +182,22 @@ def test_acknowledgements_from_another_partition_need_no_place():
     assert gpu.node.noc["far_answers"].sum() > 0
 
 
-def test_loads_that_nobody_waits_for_are_answered():
-    programs = [[[lines(Kind.LOAD, (1 << 20) + 4096 * g, 32)]] for g in range(30)]
-    gpu, _ = run_on(MACHINES["tight"].machine, kernel(programs))
+LATE_DATA = {
+    "tight": MACHINES["tight"],
+    "narrow ports": small_preset("noc.response_bytes_per_clk=1", "noc.bank_bytes_per_clk=64"),
+    "slow memory-side cache": small_preset(
+        *("msc.present=true", "msc.bytes=65536", "msc.ways=4", "msc.mshrs=64", "msc.latency_clk=10000")
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LATE_DATA)
+def test_loads_that_nobody_waits_for_are_answered(name):
+    """The kernel behind them begins when their data have arrived."""
+    programs = [[[lines(Kind.LOAD, (1 << 20) + 4096 * (g % 2), 32)]] for g in range(30)]
+    gpu, _ = run_on(LATE_DATA[name].machine, kernel(programs), flush=False)
+    check_rest(gpu)
+    gpu.flush_l2()
     check_rest(gpu)
 
 
