@@ -102,11 +102,20 @@ def _status_of(arguments: list[str] | None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BaseException as error:
+        if _is_interrupt(error):
+            return INTERRUPTED
         mistake_in_policy = error_of_policy(os.environ.get(POLICY_VARIABLE, ""), error)
         if mistake_in_policy is None:
             raise
         return _mistake(str(mistake_in_policy))
     return status if isinstance(status, int) else DONE  # the status that a verb gave to ctx.exit
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Did an interrupt cause the error? Code of a library that it meets may raise another error, as C code does."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _mistake(message: str, ctx: click.Context | None = None) -> int:

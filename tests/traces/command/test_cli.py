@@ -221,12 +221,20 @@ def test_a_mistake_is_one_line_and_status_2(arguments, words, result, tmp_path, 
     assert all(word in shown.err for word in words), shown.err
 
 
+def caused_by(problem):
+    """The error of C code that an interrupt has met."""
+    error = SystemError("returned a result with an exception set")
+    error.__cause__ = problem
+    return error
+
+
 @pytest.mark.parametrize(
     ("problem", "status", "says"),
     [
         (KeyboardInterrupt(), 130, "t3sim: interrupted\n"),
         (OSError(28, "No space left on device", "big.h5"), 2, "t3sim: big.h5: No space left on device\n"),
         (click.Abort(), 130, "t3sim: interrupted\n"),
+        (caused_by(KeyboardInterrupt()), 130, "t3sim: interrupted\n"),
     ],
 )
 def test_statuses(problem, status, says, monkeypatch, capsys):
