@@ -1,5 +1,6 @@
 """The threads that run one GPU."""
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -16,6 +17,7 @@ from sim.machine.phase_noc import run_answers, run_requests
 from sim.machine.team import ABANDONED, HERE, make_team
 from sim.machine.tracking import run_tracker
 from tracer.compile.ahead import Helper
+from tracer.compile.jit import stop_compiling
 from tracer.compile.process import is_compiled
 
 AHEAD = (
@@ -59,9 +61,12 @@ class Crew:
 
         def failed() -> None:
             words[ABANDONED] = 1
+            if sys.exc_info()[0] is KeyboardInterrupt:  # other threads may have the engine to compile
+                stop_compiling()
 
         try:
             return self._team.run(lambda me: engine(words, me, until_ps), failed)
         finally:
+            stop_compiling(False)
             while self._helpers:
                 self._helpers.pop().stop()

@@ -125,7 +125,8 @@ class Team:
             failed()
             error = problem
         for _ in self._jobs:
-            error = self._wait() or error
+            ended = self._wait()
+            error = error or ended  # that of the calling thread may be why others end with one
         if error:
             raise error
         return result

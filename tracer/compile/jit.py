@@ -78,12 +78,21 @@ def compiled_functions():
     return _watch.count
 
 
+def stop_compiling(stopped=True):
+    """Let other threads of this process compile nothing more: the next function raises KeyboardInterrupt there.
+
+    stopped: False ends this.
+    """
+    _watch.stopped = stopped
+
+
 class _CompileWatch(Listener):
     """Counts compilations, measures the time of the outermost one, and reports progress on stderr."""
 
     def __init__(self):
         self.seconds = 0.0
         self.count = 0
+        self.stopped = False
         self._depth = 0
         self._began_s = 0.0
         self._reported_s = 0.0
@@ -98,6 +107,8 @@ class _CompileWatch(Listener):
             self._report(f"{self.count} functions compiled so far", now_s)
         self._depth += 1
         self.count += 1
+        if self.stopped:
+            raise KeyboardInterrupt
 
     def on_end(self, event):
         self._depth -= 1

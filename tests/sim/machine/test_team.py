@@ -4,9 +4,11 @@ import threading
 import time
 import weakref
 
+import numba
 import numpy as np
 import pytest
 
+from sim.host.crew import Crew
 from sim.host.team import Team, chosen, cores, threads, use_threads
 from sim.machine.team import ABANDONED, CUS, make_team, meet, next_part, part, take_again
 from tests.support.plain_records import kernel_view
@@ -90,6 +92,25 @@ def test_an_interrupt_of_the_user_waits_for_the_workers():
     with pytest.raises(KeyboardInterrupt):
         Team(3).run(work)
     assert sorted(left) == [1, 2]
+
+
+def test_an_interrupt_of_the_user_ends_the_compilation_of_other_threads():
+    """The error with which they then end is not the one that is raised."""
+    begun, left = threading.Event(), []
+
+    def engine(words, me, until_ps):
+        if me == 0:
+            begun.wait()
+            raise KeyboardInterrupt("of the user")
+        for number in range(100):
+            numba.njit(lambda: number)()  # noqa: B023 - a function of its own each time
+            begun.set()
+            left.append(number)
+
+    with pytest.raises(KeyboardInterrupt, match="of the user"):
+        Crew(2).run(engine, 0)
+    assert len(left) < 50
+    numba.njit(lambda: 1)()
 
 
 def test_workers_serve_many_times_and_end_with_their_team():
