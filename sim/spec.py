@@ -61,7 +61,7 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     fma_warps_per_clk: float
     fp64_warps_per_clk: float
     sfu_warps_per_clk: float
-    tensor_macs_per_clk: float  # multiply-accumulates per CU and clock, dense fp16
+    tensor_macs_per_clk: float  # multiply-accumulates per CU and clock, dense fp16; each scheduler has a whole number
     shared_bytes_per_clk: int  # LDS port of the CU
     shared_latency_clk: int
     lsu_lines_per_clk: float  # line requests that the load/store unit makes

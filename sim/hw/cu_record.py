@@ -133,7 +133,7 @@ def make_cus(spec, answers):
         (Pipe.SFU, spec.sfu_warps_per_clk),
     ):
         cus["pipe_ps"][:, pipe] = round(period_ps / rate)
-    cus["tensor_macs_per_clk"] = max(1, round(spec.tensor_macs_per_clk / spec.schedulers))
+    cus["tensor_macs_per_clk"] = round(spec.tensor_macs_per_clk / spec.schedulers)
     cus["schedulers"], cus["lanes"] = spec.schedulers, spec.lanes_per_warp
     cus["shared_bytes_per_clk"] = spec.shared_bytes_per_clk
     cus["shared_latency_ps"] = spec.shared_latency_clk * period_ps

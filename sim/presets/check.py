@@ -25,6 +25,8 @@ SHORTEST_WINDOW_PS = 500
 SHORTEST_REFI_CLK = 100
 LONGEST_INSTRUCTION_PS = 2_000_000
 """Longest time of a warp instruction on its pipe: a run of 2^32 instructions on each warp then overflows no counter."""
+MACS_ROUNDED = 0.01
+"""Largest relative error of the rate of the matrix pipes: that of each scheduler is a whole number."""
 RATES = ("issue_per_clk", "alu_warps_per_clk", "fma_warps_per_clk", "fp64_warps_per_clk", "sfu_warps_per_clk")
 
 
@@ -73,6 +75,10 @@ def _cu_rules(cu):
         allowed = f"at least {least:g} at this clock: an instruction takes at most {LONGEST_INSTRUCTION_PS:,} ps"
         yield getattr(cu, field) >= least, f"cu.{field}", allowed
     yield cu.warps % cu.schedulers == 0, "cu.warps", f"a multiple of cu.schedulers = {cu.schedulers}"
+    whole = round(cu.tensor_macs_per_clk / cu.schedulers) * cu.schedulers
+    fits = abs(whole - cu.tensor_macs_per_clk) <= MACS_ROUNDED * cu.tensor_macs_per_clk
+    allowed = f"within {MACS_ROUNDED:.0%} of a multiple of cu.schedulers = {cu.schedulers}: each has a whole number"
+    yield fits, "cu.tensor_macs_per_clk", allowed
 
 
 def _group_rules(machine):

@@ -29,6 +29,7 @@ COMPANIONS = {
     "cu.warps": lambda v: {"cu.threads": v * 32, "cu.schedulers": 1, "collective.warps": min(v, 8)},
     "cu.threads": lambda v: {"cu.warps": 64, "cu.lanes_per_warp": 64 if v > 2048 else 32},
     "cu.schedulers": lambda v: {"cu.warps": 8 * v, "cu.threads": 256 * v},
+    "cu.tensor_macs_per_clk": lambda v: {"cu.schedulers": 1},
     "cu.shared_bytes": lambda v: {"l1.unified_with_shared": False},
     "l1.bytes": lambda v: {"l1.unified_with_shared": False, "l1.ways": min(16, max(1, v // 128))},
     "l1.ways": lambda v: {"l1.unified_with_shared": False, "l1.bytes": 4096 * v},

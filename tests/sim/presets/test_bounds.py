@@ -80,6 +80,15 @@ def test_an_instruction_takes_at_most_two_microseconds():
         load_preset("t3_2024", ["cu.clock_MHz=10", "cu.alu_warps_per_clk=0.001"])
 
 
+def test_matrix_pipes_have_the_rate_that_was_asked_for():
+    """Those of all schedulers together: shares of the peak, and the time, are then right."""
+    with pytest.raises(PresetError, match=r"cu.tensor_macs_per_clk: found 6.0, allowed is within 1% of a multiple of "):
+        load_preset("t3_2024", {"cu.tensor_macs_per_clk": 6})
+    for given, pipes in ((4, 1), (588.6, 147), (1_000_000, 250_000)):
+        machine = load_preset("t3_2024", {"cu.tensor_macs_per_clk": given}).machine
+        assert cu_record.make_cus(machine.cu, [0])["tensor_macs_per_clk"] == pipes
+
+
 def test_a_study_refuses_values_beyond_the_bounds():
     for field, value in (("l2.dram_fifo", 1), ("t3.gpus", 65), ("t3.gpus", 1), ("interval_ns", 1 << 31)):
         with pytest.raises(StudyError, match=f"s.toml: axes: {field}: found {value}, allowed is [0-9,]* to [0-9,]*: "):
