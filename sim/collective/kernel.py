@@ -16,6 +16,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sim.collective.chunks import Chunks
+from sim.occupancy import occupancy
+from sim.spec import Machine
 from tracer.events import VECTOR_BYTES, access, compute, event, join_warps
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, SECTOR_BYTES, SLOTS, Cache, Kind, Pipe
@@ -28,6 +30,20 @@ STORED = SLOTS - 1
 """Slot of the stores that a flag follows."""
 BAND_BYTES, ROW_BYTES = 32768, 256
 """Bytes of a workgroup and of its rows, where neighbours make them up (assumed): a tile of the default GEMM."""
+
+
+def check_fits(machine: Machine) -> None:
+    """Refuse a machine whose CUs have no room for a workgroup of its collectives.
+
+    Raises:
+        UserError: names the fields of the collective and of the CU.
+    """
+    spec, cu = machine.collective, machine.cu
+    try:
+        occupancy(cu, spec.warps * cu.lanes_per_warp, REGISTERS, spec.shared_bytes)
+    except UserError as error:
+        found = f"collective.warps = {spec.warps}, collective.shared_bytes = {spec.shared_bytes}"
+        raise UserError(f"{found}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.collective.chunks import Chunks, check_gpus, even_chunks
+from sim.collective.kernel import check_fits
 from sim.collective.library import PLAIN, choice_on
 from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 from sim.collective.own_plan import OwnPlan
@@ -268,7 +269,7 @@ def runs_of(configurations: Sequence[str]) -> list[str]:
 
 
 def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
-    """Check the plans of all configurations before anything is simulated.
+    """Check the plans of all configurations, and their collectives, before anything is simulated.
 
     Raises:
         UserError: as `simulate_scenario`.
@@ -284,6 +285,8 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
         check_software(scenario.preset.machine, FUSED_IN_SWITCH, scenario.fused(), chunks, scenario.own)
     if LIBRARY in configurations:
         scenario.run("ar_library")
+    if COLLECTIVES.keys() & set(runs_of(configurations)):
+        check_fits(scenario.preset.machine)
 
 
 def simulate_scenario(

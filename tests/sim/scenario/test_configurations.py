@@ -115,6 +115,19 @@ def test_a_machine_without_a_library_is_refused():
         check_scenario(plain, (LIBRARY,))
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("collective.warps=64", r"warps = 64, .* = 0: workgroup of 2048 threads, allowed are 1 to cu.workgroup_thr"),
+        ("collective.shared_bytes=1048576", r"collective.shared_bytes = 1048576: .*not fit on a CU: cu.shared_bytes ="),
+    ],
+)
+def test_a_collective_that_fits_no_cu_is_refused_before_the_gemm_runs(value, words):
+    large = replace(CASE, preset=small_preset(value))
+    with pytest.raises(UserError, match=words):
+        check_scenario(large, (SEQUENTIAL,))
+
+
 def test_one_run_whose_ledger_disagrees_spoils_those_that_need_it():
     bad = {**MADE, "rs": replace(MADE["rs"], exactly_once=False, wrong=("GPU 1: triggers",))}
     found = assemble(CASE, bad)
