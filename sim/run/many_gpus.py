@@ -163,7 +163,7 @@ def run_collective(
         save_points: where the state can be saved.
     """
     plans = collective_plans(machine, kind, output, chunks, update, own)
-    cus = (0, min(machine.collective.cus, machine.cu.count))
+    cus = collective_cus(machine, kind)
     return run_plan(
         *(machine, plans, lambda plan: _collective_launches(machine, kind, plan, cus)),
         name=kind,
@@ -220,16 +220,22 @@ def collective_launch(
     return Launch(kernel, queue, cus, spec.workgroups, True, True, kernel.tags, kernel.gates, start_ps)
 
 
-def _collective_launches(machine: Machine, kind: str, plan: Plan, cus: tuple[int, int]) -> list[Launch]:
-    """The kernel of a collective. Of an all-reduce in the switch one half of the CUs sends, one copies the sums.
+def collective_cus(machine: Machine, kind: str) -> tuple[int, int]:
+    """First and end of the CUs of a collective.
 
     Raises:
-        UserError: one CU for two halves.
+        UserError: one CU for the two halves of an all-reduce in the switch.
     """
+    cus = min(machine.collective.cus, machine.cu.count)
+    if kind == nvls.ALL_REDUCE and cus < 2:
+        raise UserError(f"collective.cus: found {cus}, allowed for NVLS are 2 and more: half of them copy sums")
+    return 0, cus
+
+
+def _collective_launches(machine: Machine, kind: str, plan: Plan, cus: tuple[int, int]) -> list[Launch]:
+    """The kernel of a collective. Of an all-reduce in the switch one half of the CUs sends, one copies the sums."""
     if kind != nvls.ALL_REDUCE:
         return [collective_launch(machine, kind, plan, 0, cus)]
-    if cus[1] < 2:
-        raise UserError(f"collective.cus: found {cus[1]}, allowed for NVLS are 2 and more: half of them copy sums")
     parts = [replace(plan, steps=steps) for steps in parts_of(plan.steps) if steps]
     halves = (cus[0], cus[1] // 2), (cus[1] // 2, cus[1])
     own = enumerate(zip(parts, halves, strict=True))

@@ -23,7 +23,7 @@ from sim.presets.preset import OVERRIDE
 from sim.run.inputs import gemm_input
 from sim.run.launches import takes_turns
 from sim.run.library_run import LibraryRun, library_preset
-from sim.run.many_gpus import fused_plans, replace_unit
+from sim.run.many_gpus import collective_cus, fused_plans, replace_unit
 from sim.run.result import RunResult
 from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
 from sim.run.software import AG_COPIES, SoftwareRun, check_software
@@ -285,8 +285,9 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
         check_software(scenario.preset.machine, FUSED_IN_SWITCH, scenario.fused(), chunks, scenario.own)
     if LIBRARY in configurations:
         scenario.run("ar_library")
-    if COLLECTIVES.keys() & set(runs_of(configurations)):
+    for kind in (COLLECTIVES[name] for name in runs_of(configurations) if name in COLLECTIVES):
         check_fits(scenario.preset.machine)
+        collective_cus(scenario.preset.machine, kind)
 
 
 def simulate_scenario(

@@ -128,6 +128,13 @@ def test_a_collective_that_fits_no_cu_is_refused_before_the_gemm_runs(value, wor
         check_scenario(large, (SEQUENTIAL,))
 
 
+def test_one_cu_for_the_two_halves_of_nvls_is_refused_before_the_gemm_runs():
+    """On a machine whose switch adds."""
+    one = ("collective.cus=1", "link.topology=switch", "link.in_switch=true")
+    with pytest.raises(UserError, match=r"collective.cus: found 1, allowed for NVLS are 2 and more"):
+        check_scenario(replace(CASE, preset=small_preset(*one)), (NVLS,))
+
+
 def test_one_run_whose_ledger_disagrees_spoils_those_that_need_it():
     bad = {**MADE, "rs": replace(MADE["rs"], exactly_once=False, wrong=("GPU 1: triggers",))}
     found = assemble(CASE, bad)
