@@ -26,7 +26,7 @@ LABEL_CHARACTERS = 90
 
 
 def draw_study(archive: ResultsArchive, figure_name: str | None, over: str | None, relative: bool) -> "Figure":
-    """Draw one line for each combination of the other swept fields.
+    """Draw one line for each combination of the other swept fields, of the points that have the field `over`.
 
     Args:
         archive: archive of a study.
@@ -37,21 +37,24 @@ def draw_study(archive: ResultsArchive, figure_name: str | None, over: str | Non
     Raises:
         UserError: unknown figure or field, no points, or too many lines to distinguish.
     """
-    swept = list(dict.fromkeys(name for run in archive.runs for name in run.point))
+    points = [
+        {name: str(value) if isinstance(value, list | dict) else value for name, value in run.point.items()}
+        for run in archive.runs
+    ]
+    swept = list(dict.fromkeys(name for point in points for name in point))
     frame = archive.runs_frame()
     if not swept:
         raise UserError("this archive has no study: no field was swept")
-    frame[swept] = frame[swept].map(lambda value: str(value) if isinstance(value, list | dict) else value)
-    over = over or next((name for name in swept if frame[name].nunique() > 1), swept[0])
+    over = over or next((name for name in swept if len({point.get(name) for point in points} - {None}) > 1), swept[0])
     _check(over, swept, "--over")
     columns = [name for name in frame.select_dtypes("number") if name not in swept]
     figure_name = figure_name or next((name for name in DEFAULTS if name in columns), DEFAULTS[0])
     _check(figure_name, columns, "--figure")
     lines: dict[tuple, list[tuple[Any, float]]] = {}
-    rows = frame[np.isfinite(frame[figure_name].astype(float))].to_dict("records")
-    for row in rows:
-        others = tuple((name, row[name]) for name in swept if name != over)
-        lines.setdefault(others, []).append((row[over], row[figure_name]))
+    for point, figure in zip(points, frame[figure_name].astype(float), strict=True):
+        if over in point and np.isfinite(figure):
+            others = tuple((name, point[name]) for name in swept if name in point and name != over)
+            lines.setdefault(others, []).append((point[over], figure))
     if not 1 <= len(lines) <= LINES_MAX:
         raise UserError(f"found {len(lines)} lines over {over}, allowed are 1 to {LINES_MAX}: sweep fewer fields")
     return _drawn(lines, figure_name, over, relative)

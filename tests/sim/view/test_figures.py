@@ -242,6 +242,15 @@ def test_swept_numbers_stand_at_their_values():
     assert many.get_xticklabels()[0].get_rotation() == 90
 
 
+def test_points_without_a_swept_field_are_no_numbers():
+    runs = [sample_results() for _ in range(5)]
+    for run, swept in zip(runs, [{"x": 1, "y": 2}, {"x": 1}, {"x": 3}, {"y": 7}, {}], strict=True):
+        run.point = swept
+    axes = draw("study", [ResultsArchive(runs)], over="x").axes[0]
+    assert [(line.get_label(), list(line.get_xdata())) for line in axes.lines] == [("y = 2", [1]), ("_child1", [1, 3])]
+    assert list(axes.get_xticks()) == [1, 3]
+
+
 def test_amounts_have_a_unit_that_fits():
     run = sample_results()
     run.series = {name: np.full(11, 600_000 // 11) for name in STREAMS}
