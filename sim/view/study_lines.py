@@ -84,7 +84,7 @@ def _drawn(lines: dict[tuple, list[tuple[Any, float]]], figure_name: str, over: 
         ylabel=label_of(figure_name) + (f" ({unit})" if unit != "1" else ""),
         title=label_of(f"{figure_name} over {over}"),
     )
-    axes.set_ylim(0, 1.1 * max(value for line in drawn for value in line))
+    axes.set_ylim(0, 1.1 * max(value for line in drawn for value in line) or 1.0)
     if len(lines) > 1:
         legend_below(axes, min(len(lines), 3))
     return figure

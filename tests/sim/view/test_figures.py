@@ -242,6 +242,15 @@ def test_swept_numbers_stand_at_their_values():
     assert many.get_xticklabels()[0].get_rotation() == 90
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_figure_of_zeros_has_an_axis():
+    runs = study()[:2]
+    for run in runs:
+        run.figures = {"lost": 0}
+    axes = draw_study(ResultsArchive(runs), "lost", None, relative=False).axes[0]
+    assert list(axes.lines[0].get_ydata()) == [0, 0] and axes.get_ylim() == (0, 1)
+
+
 def test_points_without_a_swept_field_are_no_numbers():
     runs = [sample_results() for _ in range(5)]
     for run, swept in zip(runs, [{"x": 1, "y": 2}, {"x": 1}, {"x": 3}, {"y": 7}, {}], strict=True):
