@@ -13,6 +13,7 @@ key is the one of `sim.run.run`: it identifies the kernels, the machine and the 
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
@@ -20,6 +21,7 @@ from time import monotonic
 import numpy as np
 
 from sim.host.state import SavePoints, State
+from traces.errors import Notice, UserError
 from traces.output import output_path, replacing
 from traces.seal import check_seal, seal
 
@@ -47,11 +49,18 @@ class Checkpoint:
         self._written_s = clock_s()
 
     def save_points(self) -> SavePoints:
-        """The state from which the run continues, and the function that saves it."""
+        """The state from which the run continues, and the function that saves it.
+
+        If one cannot be written, for example because the disk is full, a warning says so and the run goes on.
+        """
 
         def act(state: Callable[[], State]) -> None:
             if self.due():
-                self.write(state())
+                try:
+                    self.write(state())
+                except UserError as problem:
+                    warnings.warn(f"no checkpoint is saved: {problem}", Notice, stacklevel=2)
+                    self._written_s = self._clock_s()
 
         return SavePoints(act, self.read())
 

@@ -11,7 +11,7 @@ from sim.run.one_gpu import simulate
 from tests.support.interrupted import Interrupted, PulledPlug
 from tests.support.programs import TIGHT, compute, kernel, lines, load, random_kernel, small_preset, store
 from tracer.sequence import CommandSequence
-from traces.errors import UserError
+from traces.errors import Notice, UserError
 from traces.schema import Kind
 from traces.source import Prefill
 
@@ -79,6 +79,15 @@ def test_it_is_written_when_the_time_has_come(tmp_path):
     assert checkpoint.due()
     simulate(STREAM, small_preset(), save_points=checkpoint.save_points())
     assert (tmp_path / "c").exists() and not checkpoint.due()
+
+
+def test_a_full_disk_costs_a_warning_and_not_the_run(tmp_path):
+    whole = results_bytes(tmp_path, STREAM, small_preset())
+    (tmp_path / "store").mkdir()
+    checkpoint = Checkpoint(tmp_path / "store" / "c", "key", 0)
+    (tmp_path / "store").rmdir()
+    with pytest.warns(Notice, match="no checkpoint is saved: .*c: cannot write"):
+        assert results_bytes(tmp_path, STREAM, small_preset(), save_points=checkpoint.save_points()) == whole
 
 
 def interrupted(folder, key="key"):
