@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from traces.plain_text import shown
+
 WEB = Path(__file__).with_name("web")
 MARK = re.compile("@([A-Z]+)@")
 
@@ -26,7 +28,7 @@ def page(name: str, title: str, data: object, libraries: Sequence[str] = (), mod
     """
     scripts = [*libraries, *(_text(f"{script}.js") for script in ("base", *modules, name))]
     parts: Mapping[str, str] = {
-        "TITLE": escape(title),
+        "TITLE": escape(shown(title)),
         "STYLE": _text("base.css") + _text(f"{name}.css"),
         "BODY": _text(f"{name}.html"),
         "DATA": _as_json(data),

@@ -152,6 +152,14 @@ def test_texts_of_an_archive_cannot_become_a_script(tmp_path):
     assert data_of(tmp_path / "a.html")["rows"][0]["values"].count("<b>@SCRIPT@</b>") == 1
 
 
+def test_names_of_files_may_have_any_bytes(study, tmp_path):
+    odd = tmp_path / b"<i>&\xff.h5".decode(errors="surrogateescape")
+    odd.write_bytes(study.read_bytes())
+    assert CliRunner().invoke(explore, [str(odd), "-o", str(tmp_path / "odd.html")]).exit_code == 0
+    assert "&lt;i&gt;&amp;\\udcff.h5</title>" in (tmp_path / "odd.html").read_text(encoding="utf-8")
+    assert data_of(tmp_path / "odd.html")["title"] == odd.name
+
+
 def test_it_is_served_on_the_loopback_only():
     with ThreadingHTTPServer(("127.0.0.1", 0), handler_of("<p>page</p>")) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
