@@ -29,7 +29,7 @@ FORMATS = {".json": chrome_trace, ".html": timeline_page}
     multiple=True,
     metavar="NAME",
     help="Of a t3sim t3 archive: a configuration (Sequential, T3, T3-MCA) or a run (gemm, rs, rs_nmc, ag, t3, t3_mca); "
-    "of others: a number. Can be repeated.  [Sequential and T3-MCA, or the first run]",
+    "of others: a number. Can be repeated.  [Sequential and T3-MCA, or the first run with a time series]",
 )
 @click.option("-o", "--output", required=True, type=click.Path(), help="FILE.json (Perfetto) or FILE.html.")
 def timeline(archive: str, names: tuple[str, ...], output: str) -> None:
@@ -61,9 +61,10 @@ def _chosen(archive: str, names: tuple[str, ...]) -> tuple[list[Section], str]:
 
 
 def _of_runs(opened: ResultsArchive, names: tuple[str, ...]) -> tuple[list[Section], str]:
-    """Runs by number: of a study, or the only one."""
+    """Runs by number: of a study, or the only one. Without a number the first that has a time series."""
+    first = next((number for number, run in opened.results() if run.series), 0)
     try:
-        numbers = [int(name) for name in names] or [0]
+        numbers = [int(name) for name in names] or [first]
     except ValueError:
         raise UserError(
             f"--run: found {names[0]!r}, allowed are 0 to {len(opened.runs) - 1}: no t3sim t3 archive"

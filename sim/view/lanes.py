@@ -146,7 +146,7 @@ def section(name: str, runs: Sequence[tuple[str, RunResult]]) -> Section:
     """
     parts, start_ps = [], 0
     for number, (run_name, run) in enumerate(runs):
-        if not run.interval_ps:
+        if not run.series:
             raise UserError(
                 f"timeline: run {run_name} has none; simulate it again with -o and a time series (--interval-ns)"
             )

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sim.results import write_results
+from sim.results import Failure, write_results, write_runs
+from sim.results import open as open_results
 from sim.run.run import KernelRun
 from sim.run.store import Store, run_or_get
 from sim.scenario.archive import open_scenario, write_scenario
@@ -223,6 +224,17 @@ def test_a_simulation_without_series_has_no_timeline(tmp_path, capsys):
     write_scenario(tmp_path / "a.h5", simulate_scenario(case, [T3]))
     assert main(["timeline", str(tmp_path / "a.h5"), "-o", str(tmp_path / "t.json")]) == 2
     assert "run t3 has none" in capsys.readouterr().err
+
+
+def test_a_study_shows_its_first_run_with_a_series(archive, tmp_path, capsys):
+    """The row of a scenario has figures only, a failed point nothing."""
+    whole = open_results(archive)
+    write_runs(tmp_path / "study.h5", [Failure({}, "no room"), *whole.runs, *whole.runs])
+    made = ["timeline", str(tmp_path / "study.h5"), "-o", str(tmp_path / "t.json")]
+    assert main(made) == 0
+    first = (tmp_path / "t.json").read_bytes()
+    assert main([*made, "--run", "2"]) == 0 and (tmp_path / "t.json").read_bytes() == first
+    assert main([*made, "--run", "1"]) == 2 and "run 1 has none" in capsys.readouterr().err
 
 
 @needs_browser
