@@ -18,8 +18,8 @@ from sim.run.policy_file import policy_digest
 from sim.run.result import RunResult
 from sim.run.run import KernelRun, Run
 from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
-from sim.scenario.asked import ALL, asked_configurations
-from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS
+from sim.scenario.asked import asked_configurations
+from sim.scenario.result import CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.kernel import kernel_fields
@@ -159,14 +159,12 @@ def _asked_scenario(gemm: NamedGemm, options: dict[str, Any], common: dict[str, 
     """A scenario of a GEMM. Without a workload, which has its number of GPUs, the option `gpus` gives it.
 
     Raises:
-        UserError: no number of GPUs or two of them, an unknown configuration, an invalid plan.
+        UserError: no number of GPUs or two of them, an invalid plan.
     """
     if bool(gemm.gpus) == ("gpus" in options):
         raise StudyError("t3.gpus: needed for a kernel without workload=; with workload= not allowed: it sets the GPUs")
     gpus = gemm.gpus or options["gpus"]
-    names, allowed = options.get("configurations", list(CONFIGURATIONS)), (*ALL_CONFIGURATIONS, ALL)
-    if not names or not set(names) <= set(allowed):
-        raise StudyError(f"t3.configurations: found {names}, allowed are {', '.join(allowed)}")
+    names = options.get("configurations", list(CONFIGURATIONS))
     own = load_plan(options["plan"]) if "plan" in options else None
     configurations = list(asked_configurations(names, common["preset"], own, gpus))
     sizes, explicit = options.get("chunks"), options.get("explicit", False)

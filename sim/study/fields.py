@@ -7,6 +7,7 @@ t3.<field>                                                    the configurations
 <unit>.<field>                                                the machine: sim.spec
 """
 
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -14,7 +15,10 @@ from msgspec import Meta
 
 from sim.hw.space import MAX_GPUS
 from sim.presets.bounds import BOUNDS
-from sim.presets.load import checked_value, choices, machine_fields
+from sim.presets.load import checked_value, choices, machine_fields, presets
+from sim.run.accuracy import accuracy_of
+from sim.scenario.asked import ALL
+from sim.scenario.result import ALL_CONFIGURATIONS
 from tracer.kernels import KERNELS, fields_of, read_kernel
 from traces.bounds import Bound
 from traces.errors import UserError
@@ -70,6 +74,25 @@ FIELDS: dict[str, Any] = GENERAL | KERNEL_FIELDS | T3_FIELDS | machine_fields()
 """Field -> type."""
 
 
+def _known_preset(name: str, field: str) -> None:
+    if not name.endswith(".toml") and name not in presets():
+        raise StudyError(f"{field}: found {name!r}; {choices(name, presets())}, or a .toml file")
+
+
+def _known_configurations(names: Sequence[str], field: str) -> None:
+    allowed = (*ALL_CONFIGURATIONS, ALL)
+    if not names or not set(names) <= set(allowed):
+        raise StudyError(f"{field}: found {names}, allowed are {', '.join(allowed)}")
+
+
+WORDS: dict[str, Callable[[Any, str], object]] = {
+    "accuracy": accuracy_of,
+    "preset": _known_preset,
+    "t3.configurations": _known_configurations,
+}
+"""Field -> function that refuses a word that the field does not have. Arguments: value, field in the message."""
+
+
 def checked_field(name: str, value: Any, where: str) -> Any:
     """Check one value of a study file and return it.
 
@@ -80,6 +103,8 @@ def checked_field(name: str, value: Any, where: str) -> Any:
         raise StudyError(f"{where}: {name}: unknown field; {choices(name, FIELDS)}")
     try:
         checked_value(value, FIELDS[name], f"{where}: {name}", (BOUNDS | STUDY_BOUNDS).get(name))
+        if name in WORDS:
+            WORDS[name](value, f"{where}: {name}")
     except UserError as mistake:
         raise StudyError(str(mistake)) from None
     return value
