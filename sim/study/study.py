@@ -9,7 +9,7 @@
     [set]                       # values of the machine, for all points
     l2.mshrs = 256
 
-    [axes]                      # all combinations of the values; the last axis changes fastest
+    [axes]                      # all combinations; the last axis changes fastest, axes of one unit stand together
     hbm.queue_entries = [16, 32, 64]
     kernel.pipeline_depth = [2, 3]
 

@@ -30,6 +30,13 @@ def test_axes_are_cartesian_and_the_last_is_fastest(study):
     assert found.points[4].settings["kernel.tile_m"] == 128
 
 
+def test_axes_of_one_unit_stand_together(study):
+    """TOML keeps them in one table, at the place of the first."""
+    found = study(BASE + "[axes]\nl2.mshrs = [64, 96]\nhbm.queue_entries = [16, 32]\nl2.ways = [8, 16]\n")
+    assert [[*point.coordinates.values()] for point in found.points[:3]] == [[64, 8, 16], [64, 8, 32], [64, 16, 16]]
+    assert [*found.points[0].coordinates] == ["l2.mshrs", "l2.ways", "hbm.queue_entries"]
+
+
 @pytest.mark.slow
 def test_kernels_are_swept_whole_or_by_field(study):
     """A field in an axis or a listed point is added to the text of the kernel, or replaces what it says."""
