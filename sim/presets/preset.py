@@ -85,9 +85,9 @@ def _of_kind(preset, kind):
 
 def leaves(unit, prefix=""):
     """(dotted field, plain value) of every value of a spec struct, in field order."""
-    for field in msgspec.structs.fields(unit):
-        value = getattr(unit, field.name)
+    for field in unit.__struct_fields__:
+        value = getattr(unit, field)
         if isinstance(value, msgspec.Struct):
-            yield from leaves(value, f"{prefix}{field.name}.")
+            yield from leaves(value, f"{prefix}{field}.")
         else:
-            yield prefix + field.name, value.name.lower() if isinstance(value, Enum) else value
+            yield prefix + field, value.name.lower() if isinstance(value, Enum) else value

@@ -24,13 +24,14 @@ timeline, ledger or link traffic.
 
 import hashlib
 import json
+from functools import lru_cache
 from typing import Any
 
 import h5py
 import numpy as np
 
 from sim.host.recorded import Recorded
-from sim.presets import preset_from_dict
+from sim.presets import Preset, preset_from_dict
 from sim.results.check import check_run, check_text
 from sim.run.result import Failure, KernelResult, RunResult, ends_ps
 from traces.checksum import canonical_json
@@ -124,8 +125,8 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
     if "failure" in attributes:
         run = Failure(point, str(attributes["failure"]), writer)
     else:
-        stored = json.loads(group["spec"].asstr()[()])
-        run = _read_result(group, stored, version)
+        stored, preset = _read_spec(group["spec"].asstr()[()])
+        run = _read_result(group, preset, version)
         run.writer, run.point = writer, point
     check_text(run.writer, f"{group.name}: writer")
     if isinstance(run, RunResult):
@@ -137,10 +138,17 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
     return run
 
 
-def _read_result(group: h5py.Group, stored_spec: dict[str, Any], version: int) -> RunResult:
+@lru_cache(maxsize=64)
+def _read_spec(text: str) -> tuple[dict[str, Any], Preset]:
+    """The machine of a run, as stored and as a preset. Many runs of a study have the same."""
+    stored = json.loads(text)
+    return stored, preset_from_dict(stored)
+
+
+def _read_result(group: h5py.Group, preset: Preset, version: int) -> RunResult:
     attributes = group.attrs
     given: dict[str, Any] = {
-        "preset": preset_from_dict(stored_spec),
+        "preset": preset,
         "options": json.loads(group["options"].asstr()[()]),
         "kernels": [_read_kernel(group[KERNEL.format(k)]) for k in range(int(attributes["kernels"]))],
         "series": _read_series(group),
