@@ -56,8 +56,12 @@ def show(
         raise UserError("show: --unit, --names and --energy print different tables: give one of them")
     archive = results.open(result)
     if len(archive.runs) != 1 and number is None:
-        if energy and is_scenario(archive) and not (unit or names or as_json):
-            show_energies(_scenario_energies(archive, energy), (run for _, run in archive.results()))
+        if energy and is_scenario(archive):
+            energies = _scenario_energies(archive, energy)
+            if as_json:
+                print_json({"energy": {name: spent.as_dict() for name, spent in energies.items()}})
+            else:
+                show_energies(energies, (run for _, run in archive.results()))
             return
         if unit or names or energy:
             raise UserError(f"{result}: holds {len(archive.runs)} runs: choose one with --run")

@@ -90,6 +90,7 @@ l2.bytes = [786432, 6291456]
 """
 MADE = f"trace make {GEMM} -o g.h5"
 RAN = f"run --kernel {GEMM} --preset v100 -o r.h5"
+SCENARIO = f"t3 --kernel {GEMM} --gpus 2 --configuration Sequential -o t.h5"
 OTHERS = {  # definition -> what runs before it, and the verb itself
     "diff": (RAN, RAN.replace("r.h5", "q.h5 --set l2.mshrs=100"), "diff r.h5 q.h5"),
     "doctor": ("doctor",),
@@ -100,6 +101,7 @@ OTHERS = {  # definition -> what runs before it, and the verb itself
     "merge": (RAN, "merge r.h5 r.h5 -o both.h5"),
     "preset_list": ("presets",),
     "presets": ("presets v100",),
+    "show_energy": (SCENARIO, "show t.h5 --energy hbm2_12nm"),
     "show_names": (RAN, "show r.h5 --names nsight"),
     "show_study": (RAN, "merge r.h5 r.h5 -o both.h5", "show both.h5"),
     "show_unit": (RAN, "show r.h5 --unit hbm"),

@@ -58,6 +58,8 @@ def test_energy_by_configuration(tmp_path, capsys):
     assert main(["show", path, "--energy", "gpujoule_k40"]) == 0
     shown = capsys.readouterr().out
     assert "gpujoule_k40" in shown and all(f"\n{name} " in shown for name in CONFIGURATIONS)
+    assert main(["show", path, "--energy", "hbm2_12nm", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"energy": energy}
     assert main(["show", path, "--run", "5", "--unit", "link"]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("arrived_bytes"))
     assert row.split() == ["arrived_bytes", f"{3 * D // 4:,}", "byte"]
