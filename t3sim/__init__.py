@@ -45,14 +45,13 @@ from sim.scenario.scenario import Progress, Scenario, simulate_scenario
 from sim.study import load_study, run_study
 from sim.view.figures import draw
 from sim.view.style import save
-from t3sim.given import changes_of, count_of, names_of, path_of, text_of
+from t3sim.given import changes_of, count_of, interval_ps_of, names_of, path_of, store_of, switch_of, text_of
 from tracer.accelsim.reader import open_accelsim
 from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel, make_kernels
 from tracer.sequence import CommandSequence
 from traces.archive import open_archive
 from traces.errors import UserError
 from traces.source import KernelSource, TraceSource
-from traces.units import PS_PER_NS
 from traces.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -177,12 +176,13 @@ def run(
     description = KernelRun(
         preset=preset,
         source=_source(what, preset),
-        flush_l2=flush_l2,
+        flush_l2=switch_of("run: flush_l2", flush_l2),
         accuracy=accuracy_of(accuracy),
-        interval_ps=count_of("run: interval_ns", interval_ns) * PS_PER_NS,
+        interval_ps=interval_ps_of("run: interval_ns", interval_ns),
     )
     with use_threads(threads):
-        return run_or_get(description, store or Store(), fresh=fresh, progress=progress).result
+        kept, fresh = store_of("run: store", store), switch_of("run: fresh", fresh)
+        return run_or_get(description, kept, fresh=fresh, progress=progress).result
 
 
 def scenario(
@@ -226,12 +226,13 @@ def scenario(
         problem=named.source.problem,
         kernel=named.source.kernel,
         gpus=named.gpus or count_of("scenario: gpus", gpus),
-        explicit=explicit,
-        interval_ps=count_of("scenario: interval_ns", interval_ns) * PS_PER_NS,
+        explicit=switch_of("scenario: explicit", explicit),
+        interval_ps=interval_ps_of("scenario: interval_ns", interval_ns),
     )
     description = description.with_library(named.dtype) if named.by_library else description
     with use_threads(threads):
-        return simulate_scenario(description, names, store=store or Store(), fresh=fresh, progress=progress)
+        kept, fresh = store_of("scenario: store", store), switch_of("scenario: fresh", fresh)
+        return simulate_scenario(description, names, store=kept, fresh=fresh, progress=progress)
 
 
 def collective(
@@ -255,7 +256,7 @@ def collective(
 
     Args:
         kind: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast or send_recv.
-        gpus: number of GPUs of one node.
+        gpus: number of GPUs.
         bytes: buffer of a GPU.
         machine, changes: as in `machine`.
         library: plain, nccl or rccl; None = that of the machine (`collective.library`).
@@ -275,11 +276,12 @@ def collective(
         *(count_of("collective: gpus", gpus), count_of("collective: bytes", bytes)),
         library=library,
         algorithm=algorithm,
-        protocol=protocol,
-        channels=channels,
+        protocol=None if protocol is None else text_of("collective: protocol", protocol),
+        channels=None if channels is None else count_of("collective: channels", channels),
     )
+    kept, fresh = store_of("collective: store", store), switch_of("collective: fresh", fresh)
     with use_threads(threads):
-        return simulate_collective(asked, store or Store(), fresh, whole, progress)
+        return simulate_collective(asked, kept, fresh, switch_of("collective: whole", whole), progress)
 
 
 def study(
@@ -311,11 +313,12 @@ def study(
         UserError: an error in the file; a folder that cannot be written; Dask is not installed; lost workers (call
             again to simulate the rest).
     """
+    kept = store_of("study: store", store)
     outcome = run_study(
         *(load_study(path_of("study: file", file)), path_of("study: folder", folder), workers, scheduler),
         threads=threads,
-        store=store,
-        fresh=fresh,
+        store=kept,
+        fresh=switch_of("study: fresh", fresh),
         progress=progress,
     )
     if outcome.lost:

@@ -4,8 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 
+from sim.run.store import Store
+from sim.study.fields import STUDY_BOUNDS
 from traces.choices import nearest
 from traces.errors import UserError
+from traces.units import PS_PER_NS
 
 
 def text_of(where: str, given: object) -> str:
@@ -27,6 +30,29 @@ def count_of(where: str, given: object) -> int:
     if isinstance(given, bool) or not isinstance(given, int) or given < 0:
         raise UserError(f"{where}: found {given!r}, allowed is a whole number from 0")
     return given
+
+
+def switch_of(where: str, given: object) -> bool:
+    """True or False."""
+    if not isinstance(given, bool):
+        raise UserError(f"{where}: found {given!r}, allowed are True and False")
+    return given
+
+
+def interval_ps_of(where: str, given: object) -> int:
+    """An interval of a time series, given in ns, in ps."""
+    bound = STUDY_BOUNDS["interval_ns"]
+    interval_ns = count_of(where, given)
+    if not bound.holds(interval_ns):
+        raise UserError(f"{where}: found {given!r}, allowed is {bound.allowed}")
+    return interval_ns * PS_PER_NS
+
+
+def store_of(where: str, given: object) -> Store:
+    """A store; None = the user's."""
+    if given is not None and not isinstance(given, Store):
+        raise UserError(f"{where}: found {given!r}, allowed is a t3sim.Store, e.g. Store('folder')")
+    return given or Store()
 
 
 def changes_of(where: str, given: object) -> Mapping[str, object] | Sequence[str]:

@@ -63,9 +63,9 @@ class ResultsArchive(Frames):
         """
         if number is None and len(self.runs) != 1:
             raise ResultsError(f"{self.path}: found {len(self.runs)} runs: choose one by its number")
-        number = number or 0
-        if not 0 <= number < len(self.runs):
-            raise ResultsError(f"{self.path}: run: found {number}, allowed are 0 to {len(self.runs) - 1}")
+        number = 0 if number is None else number
+        if number not in range(len(self.runs)):
+            raise ResultsError(f"{self.path}: run: found {number!r}, allowed are 0 to {len(self.runs) - 1}")
         chosen = self.runs[number]
         if isinstance(chosen, Failure):
             raise ResultsError(f"{self.path}: run {number} has failed: {chosen.reason}")
