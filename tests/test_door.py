@@ -73,6 +73,14 @@ def test_results_show_themselves_in_notebooks():
     assert repr(layer) == "<ScenarioResult: GEMM 256 x 256 x 64 on 2 GPUs, t3_2024: Sequential, T3>"
 
 
+def test_a_speed_up_that_the_scenario_lacks():
+    fused = t3sim.scenario("gemm:m=256,n=256,k=64", gpus=2, configurations=["T3"])
+    with pytest.raises(t3sim.UserError, match=r"speedup of T3: the scenario has no Sequential; its .* are T3$"):
+        fused.speedup("T3")
+    with pytest.raises(t3sim.UserError, match="speedup of T4: the scenario has no T4"):
+        fused.speedup("T4")
+
+
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [

@@ -38,6 +38,7 @@ from sim.run.html_table import html_table
 from sim.run.result import RunResult
 from tracer.gemm.kernel import GemmKernel
 from tracer.gemm.problem import GemmProblem
+from traces.errors import UserError
 from traces.units import ps_to_ns
 
 SEQUENTIAL, T3, T3_MCA = "Sequential", "T3", "T3-MCA"
@@ -132,7 +133,15 @@ class ScenarioResult:
     from_store: tuple[str, ...] = ()
 
     def speedup(self, name: str) -> float:
-        """Time of Sequential / time of this configuration."""
+        """Time of Sequential / time of this configuration.
+
+        Raises:
+            UserError: the scenario lacks one of the two.
+        """
+        for needed in (name, SEQUENTIAL):
+            if needed not in self.configurations:
+                names = ", ".join(self.configurations)
+                raise UserError(f"speedup of {name}: the scenario has no {needed}; its configurations are {names}")
         return self.configurations[SEQUENTIAL].time_ps / self.configurations[name].time_ps
 
     def _repr_html_(self) -> str:
