@@ -69,6 +69,8 @@ def error_of_policy(path: str, error: BaseException) -> UserError | None:
         return error_in_file(path, path, error)
     if not path or not _raised_in_compiler(error):
         return None
+    if isinstance(error, KeyError):
+        return UserError(f"{path}: cannot be compiled: no field {error}; docs/policies.md lists those of channel")
     line = re.search(rf'File "[^"]*{re.escape(os.path.basename(path))}", line (\d+)', str(error))
     place = f"{path}:{line[1]}" if line else path
     return UserError(f"{place}: cannot be compiled: {type(error).__name__}: {_compilers_reason(str(error))}")

@@ -198,7 +198,7 @@ def test_a_process_of_a_policy_that_is_killed_is_lost(line, words, tmp_path, mon
             "return channel.queued + 'a'",
             r":6: cannot be compiled: TypingError: No implementation .*add\(nestedarray.*\)$",
         ),
-        ("return channel.colour", r": cannot be compiled: KeyError: 'colour'$"),
+        ("return channel.colour", r": cannot be compiled: no field 'colour'; docs/policies.md lists"),
         ("if now_ps >= 0:\n        raise ValueError('late')\n    return -1", r":7: ValueError: late$"),
     ],
 )
