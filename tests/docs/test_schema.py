@@ -13,6 +13,7 @@ from sim.verbs.explain import explain_verb
 from sim.verbs.kernel import kernel
 from sim.verbs.model import model
 from sim.verbs.run import run
+from sim.verbs.show import show
 from sim.verbs.t3 import t3
 from tests.support.doc_blocks import DOCS, file_of
 from tests.support.paths import ROOT
@@ -46,6 +47,14 @@ def archive(tmp_path):
 def test_run(archive):
     check("run", printed(run, "--kernel", GEMM, "--preset", "t3_2024", "-o", archive))
     check("explain", printed(explain_verb, archive, "--checks", 1, "--assumed", 1))
+
+
+def test_show_of_one_run_prints_the_fields_of_run(archive):
+    """But for those that its definition names."""
+    ran = printed(run, "--kernel", GEMM, "--preset", "t3_2024", "-o", archive)
+    shown = printed(show, archive)
+    assert shown == {name: ran[name] for name in shown}
+    assert all(name in schema_of("others")["$defs"]["show"]["description"] for name in ran.keys() - shown)
 
 
 def test_run_of_kernels_at_once():
@@ -101,6 +110,7 @@ OTHERS = {  # definition -> what runs before it, and the verb itself
     "merge": (RAN, "merge r.h5 r.h5 -o both.h5"),
     "preset_list": ("presets",),
     "presets": ("presets v100",),
+    "show": (SCENARIO, "show t.h5 --run 0"),
     "show_energy": (SCENARIO, "show t.h5 --energy hbm2_12nm"),
     "show_names": (RAN, "show r.h5 --names nsight"),
     "show_study": (RAN, "merge r.h5 r.h5 -o both.h5", "show both.h5"),
