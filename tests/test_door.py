@@ -106,6 +106,7 @@ def test_a_speed_up_that_the_scenario_lacks():
         (lambda: t3sim.collective("all_gather", 2, 4096, whole="no"), "collective: whole: found 'no'"),
         (lambda: t3sim.study("study.toml", store="folder"), "study: store: found 'folder'"),
         (lambda: t3sim.plot("rates", t3sim.run(GEMM), number="0"), "run: found '0', allowed are 0 to 0"),
+        (lambda: t3sim.plot("rates", t3sim.run(GEMM), relative=True), "relative are settings of study"),
         (lambda: t3sim.kernel("gemm", m=64), "missing"),
         (lambda: t3sim.kernel(5), "kernel: found 5, allowed is a text"),
         (lambda: t3sim.trace(5), "trace: found 5, allowed is a path"),

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from sim import results
-from sim.view.figures import KINDS, SPEEDUPS, draw
+from sim.view.figures import KINDS, SPEEDUPS, check_settings, draw
 from sim.view.speedup_cases import SpeedupCase, mean_speedups, speedup_cases
 from sim.view.style import THEMES, check_figure, save
 from traces.command.near_choice import NearChoice
@@ -51,6 +51,7 @@ def plot(
 
     Example: t3sim plot speedups small.h5 --table -o speedups.svg
     """
+    check_settings(kind, number, figure, over, relative)
     path = _checked_output(kind, archives, output, table)
     opened = [results.open(archive) for archive in archives]
     if table:

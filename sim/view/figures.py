@@ -48,23 +48,33 @@ def draw(
     Args:
         kind: one of KINDS.
         archives: one archive; "speedups" takes several.
-        number: run of the archive, for kinds that show one run; None = the first that has what the figure shows, of a
-            scenario the fused kernel.
-        figure, over, relative: for "study": column of the runs (None: the time, of scenarios a speed-up), swept field
-            of the horizontal axis, and True to plot first value / value.
+        number: run of the archive, for kinds that show one run only; None = the first that has what the figure shows,
+            of a scenario the fused kernel.
+        figure, over, relative: for "study" only: column of the runs (None: the time, of scenarios a speed-up), swept
+            field of the horizontal axis, and True to plot first value / value.
         theme: one of `sim.view.style.THEMES`: screen, or paper (the width of a column).
 
     Raises:
-        UserError: an unknown kind, an archive without the values of the figure, or matplotlib is not installed.
+        UserError: an unknown kind, a setting of another kind, an archive without the values of the figure, or
+            matplotlib is not installed.
     """
     if kind not in KINDS:
         raise UserError(f"plot: found {kind!r}; {nearest(kind, KINDS)}")
+    check_settings(kind, number, figure, over, relative)
     if theme not in THEMES:
         raise UserError(f"plot: theme: found {theme!r}; {nearest(theme, THEMES)}")
     if not can_draw():
         raise UserError(WITHOUT_MATPLOTLIB)
     with themed(theme):
         return _draw(kind, archives, number, figure, over, relative)
+
+
+def check_settings(kind: str, number: int | None, figure: str | None, over: str | None, relative: bool) -> None:
+    """Refuse settings of other kinds of figures."""
+    if kind != STUDY and (relative or (figure, over) != (None, None)):
+        raise UserError(f"plot {kind}: figure, over and relative are settings of {STUDY}; leave them out")
+    if kind not in OF_ONE_RUN and number is not None:
+        raise UserError(f"plot {kind}: shows all runs; leave the number of a run out")
 
 
 def _draw(
