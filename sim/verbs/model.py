@@ -179,7 +179,10 @@ def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> 
         raise UserError(f"--micro-batch: found {how.micro_batch}, allowed is 1 or more")
     if how.phase == ModelPhase.GENERATE or tokens < 1 or tokens % how.micro_batch:
         raise UserError(f"--tokens: found {tokens}, allowed is a multiple of --micro-batch, for prompt and train")
-    return Deployment(**vars(how) | {"sequence": tokens // how.micro_batch})
+    sequence = tokens // how.micro_batch
+    if how.sequence not in (sequence, Deployment.sequence):
+        raise UserError(f"--tokens: found {tokens} beside --sequence {how.sequence}: give one of them")
+    return Deployment(**vars(how) | {"sequence": sequence})
 
 
 def show_model(result: ModelResult) -> None:
