@@ -37,6 +37,8 @@ def elf_info(file: str, preset: str | None, threads: int | None, dynamic_bytes: 
 
     Example: t3sim elf info app --preset v100 --threads 256
     """
+    if preset is None and (threads is not None or dynamic_bytes):
+        raise UserError("elf info: --threads and --dynamic-shared need the machine that they are for: give --preset")
     cu = load_preset(preset).machine.cu if preset else None
     images = device_images(file)
     if as_json:

@@ -8,6 +8,7 @@ from sim.verbs.completions import FIELD, PRESET
 from sim.view.heading import origins_text
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
+from traces.errors import UserError
 
 
 @click.command()
@@ -23,6 +24,8 @@ def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as
     Example: t3sim presets t3_2024 --assumed
     """
     if name is None:
+        if overrides or only_assumed:
+            raise UserError("presets: --set and --assumed need the NAME of a machine, e.g. v100")
         _list([load_preset(known) for known in preset_names()], as_json)
         return
     preset = load_preset(name, overrides)

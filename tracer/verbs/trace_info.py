@@ -33,6 +33,8 @@ def trace_info(archive: str, by_line: bool, binary: str | None, architecture: st
     """
     if by_line != (binary is not None):
         raise click.UsageError("--by-line and --binary FILE go together")
+    if architecture is not None and not by_line:
+        raise click.UsageError("--architecture is for --by-line")
     if binary is not None:
         show_by_line(archive, binary, architecture, as_json)
         return

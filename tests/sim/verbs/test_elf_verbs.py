@@ -62,6 +62,12 @@ def test_mistakes_are_one_line(capsys, tmp_path):
     assert "no ELF file" in err
 
 
+@pytest.mark.parametrize("option", ["--threads", "--dynamic-shared"])
+def test_what_is_for_a_machine_needs_one(option, capsys):
+    status, out, err = call(capsys, "elf", "info", BINARIES / "kernels_sm70.cubin", option, 64)
+    assert (status, out) == (MISTAKE, "") and "give --preset" in err
+
+
 @pytest.mark.parametrize("attributes", [{"architecture": "sm_90"}, {}])
 def test_traffic_by_line(capsys, archive, attributes):
     path = archive(OneKernel("promised", attributes), OneKernel("unknown", attributes))
@@ -88,3 +94,6 @@ def test_by_line_without_anything_to_say(capsys, archive):
     status, _, err = call(capsys, "trace", "info", path, "--by-line")
     assert status == MISTAKE
     assert "--binary" in err
+    status, _, err = call(capsys, "trace", "info", path, "--architecture", "sm_80")
+    assert status == MISTAKE
+    assert "--by-line" in err

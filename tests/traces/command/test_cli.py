@@ -202,6 +202,8 @@ def test_dram(tmp_path, capsys):
         (["trace", "make", "gemm:m=8,n=8,k=8,order=spiral", "-o", "x.h5"], ["order", "spiral", "grouped"]),
         (["trace", "make", "gemm:m=8,n=8,k=8", "-o", "no/x.h5"], ["no/x.h5"]),
         (["trace", "make", "atention:heads=8", "-o", "x.h5"], ["'atention'", "flash_attention"]),
+        (["presets", "--set", "l2.mshrs=7"], ["--set", "NAME"]),
+        (["presets", "--assumed"], ["--assumed", "NAME"]),
         (["presets", "v10"], ["'v10'", "v100"]),
         (["presets", "v100", "--set", "l2.mshr=3"], ["l2.mshr", "l2.mshrs"]),
         (["dram", "missing.trace"], ["missing.trace"]),
