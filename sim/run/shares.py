@@ -56,7 +56,9 @@ def peak_tera_flop_per_s(run: RunResult) -> float:
 def shares(run: RunResult) -> dict[str, float]:
     """Unit -> share of its peak. Of several GPUs: GPU 0. A flush of L2 after a kernel is not counted.
 
-    Empty if no kernel ran, or if an archive of an older version lacks a counter: the busiest unit is then not known.
+    Lines that the last stores evict are counted after the time of the kernel (D13): a short kernel on a dirty L2 can
+    have a share of DRAM above 1. Empty if no kernel ran, or if an archive of an older version lacks a counter: the
+    busiest unit is then not known.
     """
     time_ps = time_of_kernels_ps(run)
     if not time_ps:
