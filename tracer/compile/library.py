@@ -104,22 +104,24 @@ class ProgramLibrary(_Library):
         self.enable_object_caching()
 
     def finalize(self):
-        """Link, optimise and generate machine code. Parts become local, so what is inlined everywhere is dropped."""
+        """Link, optimise and generate machine code.
+
+        All that is linked becomes local: LLVM sees what it returns, and drops what is inlined everywhere.
+        """
         self._raise_if_finalized()
-        local = set()
+        own = {function.name for function in self._final_module.functions if not function.is_declaration}
         for library in self._all_needed():
             self._reload_init.update(library._reload_init)
             if isinstance(library, ProgramLibrary):
                 self.stored = self.stored and library.stored
                 self.needed_apart.append(library)
                 continue
-            module = library._get_module_for_linking()
             if isinstance(library, PartLibrary):
                 self.stored = self.stored and library.stored
-                local |= {function.name for function in module.functions if not function.is_declaration}
-            self._final_module.link_in(module, preserve=True)
-        for name in local:
-            self._final_module.get_function(name).linkage = "internal"
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.name not in own:
+                function.linkage = "internal"
         self._optimize_final_module()
         self._final_module.verify()
         self._finalize_final_module()
