@@ -34,6 +34,7 @@ class _Library(JITCodeLibrary):
 
     def _optimize_final_module(self):
         passes, builder = self._codegen._module_pass_manager(opt=LEVEL)
+        passes.add_jump_threading_pass()  # a fiftieth of a run's instructions; LEVEL lacks it
         passes.run(self._final_module, builder)
 
 
