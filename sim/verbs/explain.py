@@ -59,6 +59,8 @@ def explain_verb(
     with Meter("runs") as meter:
         settings = (checks, assumed, lambda done, whole: meter.update("explain", done, whole))
         if number is None and is_scenario(opened):
+            if source is not None:
+                raise UserError(f"--trace: {archive} has a scenario, which replays no trace: leave it out")
             run, title, found = _of_scenario(archive, settings)
         else:
             run = opened.run(number)

@@ -20,13 +20,11 @@ LOOPBACK = "127.0.0.1"
 
 @click.command()
 @click.argument("sources", metavar="[STORE|ARCHIVE]...", nargs=-1, type=click.Path())
-@click.option(
-    "--last", type=click.IntRange(min=1), default=LAST, show_default=True, help="Runs of a store, last used first."
-)
+@click.option("--last", type=click.IntRange(min=1), help=f"Runs of a store, last used first.  [{LAST}]")
 @click.option("-o", "--output", type=click.Path(), help="FILE.html to write.")
 @click.option("--serve", is_flag=True, help="Show the page at an address of this computer, until Ctrl-C.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of --serve.  [a free one]")
-def explore(sources: tuple[str, ...], last: int, output: str | None, serve: bool, port: int) -> None:
+@click.option("--port", type=click.IntRange(0, 65535), help="Of --serve.  [a free one]")
+def explore(sources: tuple[str, ...], last: int | None, output: str | None, serve: bool, port: int | None) -> None:
     """Make one HTML page of all runs in archives, or in a STORE (a folder; without arguments: the user's store).
 
     The page needs no network. On it: choose runs by any field, compare two, times and traffic as bars, what a figure
@@ -36,17 +34,21 @@ def explore(sources: tuple[str, ...], last: int, output: str | None, serve: bool
     """
     if output is None and not serve:
         raise UserError("explore: give --output FILE.html or --serve")
+    if port is not None and not serve:
+        raise UserError("--port: is for --serve, which shows the page at an address: give both")
+    if last is not None and sources and not any(Path(source).is_dir() for source in sources):
+        raise UserError("--last: is for the runs of a store; an archive is shown whole: leave it out")
     path = None if output is None else output_path(output)
     if path is not None and path.suffix != ".html":
         raise UserError(f"--output: found {output}, allowed is a name that ends with .html")
     title = ", ".join(Path(source).name for source in sources) or "the store"
-    text = explore_page(_archives(sources or (str(Store().folder),), last), title)
+    text = explore_page(_archives(sources or (str(Store().folder),), last or LAST), title)
     if path is not None:
         with replacing(path) as temporary:
             Path(temporary).write_text(text, encoding="utf-8")
         click.echo(f"wrote {output}")
     if serve:
-        _serve(text, port)
+        _serve(text, port or 0)
 
 
 def _archives(sources: tuple[str, ...], last: int) -> Iterator[ResultsArchive]:

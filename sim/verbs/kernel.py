@@ -15,6 +15,7 @@ from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import with_store
 from tracer.compile.process import process_costs
 from tracer.kernels import KERNELS, describe_kernels, fields_of, make_kernels
+from traces.command.alone import check_alone
 from traces.command.meter import Meter
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text, print_warnings
@@ -59,6 +60,7 @@ def kernel(
     of the store of finished runs is used if there is one; --fresh simulates again.
     """
     if as_list:
+        check_alone("--list")
         print_json(listed()) if as_json else print_text(describe_kernels())
         return
     if name is None:

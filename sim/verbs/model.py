@@ -24,6 +24,7 @@ from tracer.data_type import DataType
 from tracer.models.catalogue import load_model, models
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
 from tracer.models.schedule import Exchange, OperatorClass
+from traces.command.alone import check_alone
 from traces.command.meter import Meter
 from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
@@ -128,6 +129,7 @@ def model(
     shared out.
     """
     if as_list:
+        check_alone("--list")
         _list_models(as_json)
         return
     if name is None:

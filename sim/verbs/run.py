@@ -130,6 +130,8 @@ def run(
         own_machine = preset if preset.endswith(".toml") else None
         output_path(output, trace, own_machine, policy)  # refuse what cannot be written before the simulation
     check_exact_for({"--checkpoint": checkpoint_every_s, "--line-trace": line_trace or None}, accuracy)
+    if line_trace and checkpoint_every_s is not None:
+        raise UserError("--line-trace: not with --checkpoint: a run with a line trace is not kept in the store")
     settings: dict[str, Any] = {"flush_l2": flush, "interval_ps": (interval_ns or 0) * PS_PER_NS}
     description: KernelRun | TogetherRun
     if beside or cus is not None:

@@ -10,6 +10,7 @@ from sim.results import RunResult
 from sim.scenario.archive import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study, run_study
 from sim.view.heading import runs_heading
+from traces.command.alone import check_alone
 from traces.command.meter import Meter
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
@@ -53,6 +54,8 @@ def study(
 
     Example: t3sim study study.toml --workers 2
     """
+    if only_list:
+        check_alone("--list", beside="STUDY")
     loaded = load_study(study_file)
     if only_list:
         _list(loaded, as_json)

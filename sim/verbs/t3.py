@@ -37,6 +37,9 @@ from traces.errors import UserError
 from traces.output import output_path
 from traces.units import PS_PER_NS
 
+SERIES_NS = 1000
+"""Interval of the time series of an archive."""
+
 
 @click.command()
 @click.option("--model", shell_complete=MODEL, help=f"One of {', '.join(MODELS)}.")
@@ -61,7 +64,7 @@ from traces.units import PS_PER_NS
 @click.option("--chunks", metavar="LIST", help="Number of tiles in the chunk of each GPU, e.g. 10,12,10.  [even]")
 @click.option("--plan", "plan_file", type=click.Path(), help="A Python file with the user's topology and plan.")
 @click.option("--explicit", is_flag=True, help="Simulate every GPU; else one represents all.")
-@click.option("--interval-ns", type=INTERVAL_NS, default=1000, show_default=True, help="Interval of the time series.")
+@click.option("--interval-ns", type=INTERVAL_NS, help=f"Interval of the time series of --output.  [{SERIES_NS}]")
 @click.option(
     "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes; 2 and more need Dask."
 )
@@ -83,7 +86,7 @@ def t3(
     chunks: str | None,
     plan_file: str | None,
     explicit: bool,
-    interval_ns: int,
+    interval_ns: int | None,
     workers: int,
     fresh: bool,
     checkpoint_every_s: float | None,
@@ -119,7 +122,9 @@ def t3(
     gemm, count = _gemm(machine, model, layer, tp, kernel, gpus)
     if output is not None:
         output_path(output, preset if preset.endswith(".toml") else None, policy, plan_file)
-    interval_ps = interval_ns * PS_PER_NS if output else 0
+    elif interval_ns is not None:
+        raise UserError("--interval-ns: is for the time series of --output: give both")
+    interval_ps = (interval_ns or SERIES_NS) * PS_PER_NS if output else 0
     cut = None if chunks is None else _chunks(chunks, count)
     own = None if plan_file is None else load_plan(plan_file)
     scenario = Scenario(machine, gemm.source.problem, gemm.source.kernel, count, cut, explicit, interval_ps, own)

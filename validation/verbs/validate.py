@@ -8,6 +8,7 @@ import click
 from sim.run.store import Store
 from sim.view.style import WITHOUT_MATPLOTLIB, can_draw
 from tracer.compile.process import process_costs
+from traces.command.alone import check_alone
 from traces.command.meter import Meter
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
@@ -53,6 +54,7 @@ def validate(
     Example: t3sim validate --only gemm_counters --out report
     """
     if listing:
+        check_alone("--list")
         _list(load_experiments(), as_json)
         return
     folder = Path(out)

@@ -198,6 +198,8 @@ def test_a_scenario_is_explained_by_its_fused_run(own_kernels, tmp_path):
         case = replace(case, fused_kernel=replace(kernel, order=TileOrder.COLUMN), **others)
     whole = simulate_scenario(case, ["Sequential", "T3"])
     write_scenario(tmp_path / "a.h5", whole)
+    with pytest.raises(UserError, match="replays no trace"):
+        invoke(tmp_path / "a.h5", "--trace", SMALL_TRACE)
     found = invoke(tmp_path / "a.h5", "--checks", 1, "--assumed", 1)
     assert found["title"].startswith("T3: GEMM 256 x 256 x 64 on 4 GPUs")
     assert found["speedup"] == pytest.approx(whole.speedup("T3"))
