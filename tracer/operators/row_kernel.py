@@ -56,6 +56,8 @@ REGISTER_FILE = 65536
 """Registers of 32 lanes of a CU: a large workgroup has fewer per thread (what does not fit is spilled: left out)."""
 THREADS_MAX = 1024
 INPUTS_MAX, VECTORS_MAX = 4, 4
+ACCESSES_MAX = 1 << 21
+"""Accesses of a workgroup, whose events are in memory: some 1 GB."""
 
 # Scoreboard slots: INPUT .. INPUT + 8 * INPUTS_MAX - 1 and so on
 INPUT, VECTOR, OUTPUT, SUM, TOTAL, SCALAR = 0, 32, 48, 56, 57, 58
@@ -108,7 +110,7 @@ class RowKernel(EvenKernel):
     lanes: int = 32
 
     def __post_init__(self):
-        self.check_sizes("rows", "cols", "warps", "turns", "passes")
+        self.check_sizes("rows", "cols", "warps", "passes")
         self.check_lanes(self.lanes)
         if self.warps * self.lanes > THREADS_MAX:
             raise UserError(f"{self.name} warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
@@ -116,6 +118,13 @@ class RowKernel(EvenKernel):
             raise UserError(f"{self.name} vector = {self.vector}: must divide the {self.cols} elements of a row")
         if len(self.inputs) > INPUTS_MAX or len(self.vectors) > VECTORS_MAX:
             raise UserError(f"{self.name}: must have at most {INPUTS_MAX} inputs and {VECTORS_MAX} vectors")
+        tensors = len(self.inputs) + len(self.outputs) + len(self.vectors)
+        accesses = self.turns * self.warps * (self.row_accesses // self.row_warps + 1) * tensors
+        if accesses > ACCESSES_MAX:
+            raise UserError(
+                f"{self.name} rows = {self.rows:,}: {self.turns:,} rows of {self.cols:,} columns one after the other "
+                f"in a workgroup, whose events are in memory; allowed are {self.turns * ACCESSES_MAX // accesses:,}"
+            )
 
     @property
     def flops(self) -> int:

@@ -91,6 +91,17 @@ def test_tiles_of_the_widest_heads_fit_the_shared_memory_of_cdna(fields):
     assert list(checked_workgroups(kernel))
 
 
+def test_a_backward_pass_takes_as_many_rows_as_a_batch_has():
+    kernel, _ = make_kernels("bias:rows=20000,cols=64,backward=1")
+    events = np.concatenate([workgroup.events for workgroup in checked_workgroups(kernel)])
+    loads = (events["kind"] == Kind.LOAD) & (events["space"] == Space.GLOBAL)
+    first = int(events["base"][loads].min())
+    assert sorted(events["base"][loads].tolist()) == [first + 128 * row for row in range(20000)]  # each row once
+    assert make_kernels("rmsnorm:rows=131072,cols=128,backward=1")
+    with pytest.raises(UserError, match=r"rows = 268,435,456: 1,048,576 rows .* in memory; allowed are 65,536"):
+        make_kernels("rmsnorm:rows=268435456,cols=128,backward=1")
+
+
 def outputs(workgroup):
     """For each store or reduction to global memory: number of loads before it, and of those that had not arrived."""
     for first, end in pairwise(workgroup.first_event.tolist()):
