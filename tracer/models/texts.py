@@ -26,6 +26,7 @@ traffic of a bias, and is one here. The kernels of `eager-2019` are those of `ea
 
 from collections import Counter
 from collections.abc import Iterable
+from math import gcd
 
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Software
@@ -39,7 +40,8 @@ ELEMENT_WISE = ("bias", "dropout", "residual")
 WARP_SOFTMAX = 1024
 """Most columns for which PyTorch's softmax keeps a row in one warp."""
 KEPT_COLUMNS = 256
-"""Columns that a warp of a row kernel keeps with one element per lane and access; more have wider accesses."""
+"""Columns that a warp of a row kernel keeps with one element per lane and access; more have wider accesses, as far as
+their width divides the row."""
 
 
 class KernelTexts:
@@ -89,7 +91,7 @@ class KernelTexts:
         """Of the scores; eager as PyTorch does it."""
         sizes: dict[str, object] = {"rows": rows, "cols": self.keys, "backward": backward}
         if self.eager and self.keys <= WARP_SOFTMAX:
-            sizes |= {"vector": max(1, self.keys // KEPT_COLUMNS), "warps": 4}
+            sizes |= {"vector": gcd(self.keys, max(1, self.keys // KEPT_COLUMNS)), "warps": 4}
         elif self.eager and not backward:
             sizes |= {"keep": "false", "passes": 2}
         return self._text("softmax", **sizes, exact=self.eager and not backward)

@@ -46,6 +46,13 @@ def test_every_kernel_of_a_step_can_be_made():
                     assert make_kernels(work)
 
 
+@pytest.mark.parametrize(("keys", "vector"), [(513, 1), (768, 3), (1001, 1), (1022, 1), (1024, 4)])
+def test_scores_of_pytorch_have_rows_of_any_length(keys, vector):
+    work = steps(replace(HOW, software=Software.EAGER, dropout=False, sequence=keys), load_model("gpt-22b"))["layer"]
+    assert f"cols={keys},vector={vector}," in work["softmax"]
+    assert make_kernels(work["softmax"])
+
+
 @pytest.mark.parametrize("software", Software)
 def test_pytorch_multiplies_before_the_gradient_of_softmax(software):
     """2 sequences, 16 heads, 128 x 128 scores."""
