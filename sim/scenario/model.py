@@ -3,8 +3,9 @@
 Each different kernel and exchange is one run. `sim.scenario.timeline` plays the schedule with the times of the runs. A
 GEMM and the exchange that reduces its output are a pair: in a configuration with T3 the pair has the times of the
 fused kernel and of the all-gather behind it. Where the machine cannot run a configuration, the pair keeps its times of
-Sequential (`Pair.refused`). In Sequential the exchange of a pair has the plain plans of `sim.collective.plans`, without
-launch or protocol. All other exchanges are those of the machine's library, also those of a pair without `overlap`.
+Sequential (`Pair.refused`). A GEMM whose output has fewer tiles than GPUs has no pair. In Sequential the exchange of a
+pair has the plain plans of `sim.collective.plans`, without launch or protocol. All other exchanges are those of the
+machine's library, also those of a pair without `overlap`.
 
 A kernel beside an exchange has fewer CUs (`sim.scenario.beside`): its time then is a run too.
 
@@ -144,8 +145,19 @@ class ModelScenario:
 
     @cached_property
     def pairs(self) -> dict[PairKey, Pair]:
-        """(text of the GEMM, exchange) -> the pair, for every GEMM whose output is reduced."""
-        found: dict[PairKey, Pair] = {}
+        """(text of the GEMM, exchange) -> the pair, for every GEMM whose output is reduced and can be cut."""
+        return {key: pair for key, pair in self._reduced.items() if isinstance(pair, Pair)}
+
+    @property
+    def not_fused(self) -> list[str]:
+        """Why GEMMs whose output is reduced have the time of Sequential in some configuration."""
+        uncut = {reason for reason in self._reduced.values() if isinstance(reason, str)}
+        return sorted(uncut | {why for pair in self.pairs.values() for why in pair.refused.values()})
+
+    @cached_property
+    def _reduced(self) -> dict[PairKey, Pair | str]:
+        """As `pairs`; also GEMMs whose output has too few tiles: why it cannot be cut. Their exchanges run alone."""
+        found: dict[PairKey, Pair | str] = {}
         for block, step in self.steps():
             text = gemm_of(block, step)
             if self.overlap and text and isinstance(step.work, Exchange) and (text, step.work) not in found:
@@ -164,10 +176,14 @@ class ModelScenario:
         plain = self.preset.machine.collective.library == PLAIN
         return works - ({exchange for _, exchange in self.pairs} if plain else set())
 
-    def _pair(self, text: str, exchange: Exchange) -> Pair:
+    def _pair(self, text: str, exchange: Exchange) -> Pair | str:
         (source,) = self.kernels[text]
         assert isinstance(source, GemmSource)
         scenario = Scenario.of_library(self.preset, source.problem, exchange.gpus, self.how.dtype)
+        try:
+            scenario.cut()
+        except UserError as reason:
+            return str(reason)
         return Pair(scenario, exchange.kind, self.shown, refused_in(scenario, exchange.kind, self.shown))
 
     @property
@@ -267,7 +283,7 @@ class ModelResult:
                 for name, each in self.configurations.items()
             },
             "operators": self.operators(),
-            "not_fused": sorted({why for pair in self.scenario.pairs.values() for why in pair.refused.values()}),
+            "not_fused": self.scenario.not_fused,
         }
 
 

@@ -227,7 +227,7 @@ def show_model(result: ModelResult) -> None:
         print_text(f"EXTRAPOLATED: {len(errors)} of {len(steps)} steps; stated error {max(errors):.2%} at most")
     if text := _collectives_text(scenario):
         print_text(text)
-    for reason in result.as_dict()["not_fused"]:
+    for reason in scenario.not_fused:
         print_text(f"not fused in T3: {reason}")
     print_text(f"\n{origins_text(scenario.preset)}")
 

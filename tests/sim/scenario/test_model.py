@@ -160,6 +160,16 @@ def test_an_all_reduce_does_not_stand_for_a_reduce_scatter():
         assert set(pair.names) == {"rs", "flux", "add"}
 
 
+def test_an_output_of_too_few_tiles_is_not_fused(store):
+    """16 tokens: two tiles for four GPUs."""
+    how = replace(HOW, tp=4, sequence=16)
+    result, _ = _result(ModelScenario(load_preset("t3_2024"), TINY, how), store)
+    assert {each.time_ps for each in result.configurations.values()} == {result.configurations[SEQUENTIAL].time_ps}
+    assert result.reach_ps == 0 and not result.scenario.pairs
+    (reason,) = result.as_dict()["not_fused"]
+    assert reason == "gpus: found 4 for an output of 2 tiles; allowed is one tile per GPU at least"
+
+
 def _time_ps(result, run):
     return result.store.get(run.key).time_ps
 
