@@ -1,10 +1,11 @@
 """An exchange of a schedule as a run: a collective of a buffer of that size, by a library or plain."""
 
-from sim.collective.chunks import even_chunks
+from sim.collective.chunks import check_gpus, even_chunks
 from sim.collective.library import PLAIN, choice_on, node_gpus_of
 from sim.presets import Preset
 from sim.run.library_run import LibraryRun, library_preset
 from sim.run.run import CollectiveRun
+from tracer.gemm.problem import EXTENT
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.models.schedule import Exchange
 from traces.errors import UserError
@@ -24,10 +25,15 @@ def buffer_of(data_bytes: int, gpus: int) -> GemmSource:
     """A buffer of at least this size, in whole tiles, at least one for each GPU.
 
     Raises:
-        UserError: no bytes, or more than any machine has.
+        UserError: no bytes, or more than a matrix has rows for; one GPU, or too many.
     """
-    if not 1 <= data_bytes <= LARGEST_BYTES:
-        raise UserError(f"bytes of a collective: found {data_bytes}, allowed are 1 to {LARGEST_BYTES}")
+    check_gpus(gpus)
+    rows = gpus * TILES[0].tile_m
+    most = int(EXTENT.most) // rows * rows * TILES[0].tile_n * ELEMENT_BYTES
+    if not 1 <= data_bytes <= most:
+        raise UserError(
+            f"bytes of a collective: found {data_bytes}, allowed are 1 to {most} with plain plans on {gpus} GPUs"
+        )
     elements = -(-data_bytes // ELEMENT_BYTES)
     fitting = (one for one in TILES if elements >= TILES_PER_GPU * gpus * one.tile_m * one.tile_n)
     kernel = next(fitting, TILES[-1])

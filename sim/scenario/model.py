@@ -31,6 +31,7 @@ from sim.scenario.pair import Pair, refused_in
 from sim.scenario.result import BY_COPIES, CONFIGURATIONS, IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, T3
 from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime
+from tracer.gemm.architecture import GpuFacts
 from tracer.gemm.source import GemmSource
 from tracer.kernels import make_kernels
 from tracer.models.deployment import Deployment, check_deployment
@@ -51,6 +52,21 @@ PairKey = tuple[str, Work]
 def gemm_of(block: Block, step: Step) -> str:
     """Text of the GEMM whose output a step of the block reduces, "" if it does not reduce one."""
     return next(str(each.work) for each in block.steps if each.name == step.reduces) if step.reduces else ""
+
+
+def _kernels_of(text: str, gpu: GpuFacts) -> tuple[KernelSource, ...]:
+    """The kernels of a step.
+
+    Raises:
+        UserError: an impossible one. Other software has no limits of fused attention.
+    """
+    try:
+        return make_kernels(text, gpu)
+    except UserError as reason:
+        other = (
+            "; with --no-flash scores, softmax and values are kernels of their own" if text.startswith("flash_") else ""
+        )
+        raise UserError(f"model: {reason}{other}") from None
 
 
 @dataclass
@@ -130,7 +146,7 @@ class ModelScenario:
         """Text -> the kernels of every different kernel step."""
         gpu = gpu_facts(self.preset.machine)
         texts = {step.work for _, step in self.steps() if isinstance(step.work, str)}
-        return {text: make_kernels(text, gpu) for text in sorted(texts)}
+        return {text: _kernels_of(text, gpu) for text in sorted(texts)}
 
     @cached_property
     def kept(self) -> dict[str, int]:

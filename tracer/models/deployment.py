@@ -167,11 +167,10 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     if how.sequence_parallel:
         _check_divides("tp", how.tp, "tokens of a micro-batch", how.tokens)
     generate = how.phase == ModelPhase.GENERATE
-    positions = how.kv_length + 1 if generate else how.sequence
-    _check(
-        not model.added or positions <= model.max_positions,
-        *("sequence", positions, f"1 to max_positions = {model.max_positions}"),
-    )
+    if model.added:
+        most = model.max_positions
+        _check(generate or how.sequence <= most, "sequence", how.sequence, f"1 to max_positions = {most}")
+        _check(not generate or how.kv_length < most, "kv_length", how.kv_length, f"0 to max_positions - 1 = {most - 1}")
     _check(model.causal or not generate, "phase", how.phase, "train or prompt: an encoder")
     for field in ONLY_TRAINING:
         default = getattr(Deployment, field)

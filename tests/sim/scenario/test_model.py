@@ -249,6 +249,13 @@ def test_a_buffer_has_at_least_its_bytes_and_a_tile_for_each_gpu(gpus, data_byte
     assert data_bytes <= source.problem.output_bytes <= max(1.25 * data_bytes, data_bytes + gpus * 512)
 
 
+@pytest.mark.parametrize(("gpus", "most"), [(8, 1 << 32), (6, (1 << 32) - (1 << 16))])
+def test_a_buffer_of_a_plain_collective_has_so_many_bytes_at_most(gpus, most):
+    assert buffer_of(most, gpus).problem.output_bytes == most
+    with pytest.raises(UserError, match=f"bytes of a collective: found {most + 1}, allowed are 1 to {most} with plain"):
+        buffer_of(most + 1, gpus)
+
+
 @pytest.mark.parametrize("gpus", [2, 8])
 def test_a_larger_plain_collective_takes_longer_and_not_much_longer(gpus):
     """Its time rises with the size, and by less than the size, across all sizes of tiles."""
@@ -327,6 +334,8 @@ def test_the_links_are_those_of_the_library_that_exchanges():
         (["llama-3-8b", "--tp", "0"], "tp = 0: allowed is 1 to"),
         (["llama-3-8b", "--pp", "0"], "pp = 0: allowed is 1 to"),
         (["llama-3-8b", "--micro-batch", "0", "--tokens", "128"], "--micro-batch: found 0"),
+        (["palm", "--layers", "1", "--tokens", "64"], "head_dim = 384: .*; with --no-flash"),
+        (["gpt-22b", "--phase", "generate", "--kv-length", "2048", "--tp", "8"], "kv_length = 2048: allowed is 0 to"),
         ([], "found no name"),
     ],
 )

@@ -35,6 +35,11 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
             r"ep = 4: allowed is 1 with tp = 8 and dp = 3 \(tp \* dp = 24 .* here 8\)",
         ),
         ("gpt-22b", {"sequence": 4096}, "sequence = 4096: allowed is 1 to max_positions = 2048"),
+        (
+            "gpt-22b",
+            {"phase": ModelPhase.GENERATE, "kv_length": 2048},
+            "kv_length = 2048: allowed is 0 to max_positions - 1 = 2047",
+        ),
         ("bert-large", {"phase": ModelPhase.GENERATE, "sequence": 128}, "phase = generate: allowed is train or prompt"),
         ("llama-3-70b", {"zero": 1}, "zero = 1: allowed is 0 without training"),
         ("llama-3-70b", {"recompute": Recompute.FULL}, "recompute = full: allowed is none without training"),
