@@ -15,6 +15,7 @@ from typing import Any
 
 from tracer.compile.atomics import PLAIN
 from traces.errors import UserError
+from traces.variable import number_in
 
 Work = Callable[[int], Any]
 """Called with the number of the thread, counted from 0."""
@@ -60,10 +61,8 @@ def chosen() -> int | None:
     Raises:
         UserError: T3SIM_THREADS is not a whole number from 1 to MOST_THREADS.
     """
-    text = os.environ.get(VARIABLE, "")
-    if text and not (text.isdecimal() and 1 <= int(text) <= MOST_THREADS):
-        raise UserError(f"{VARIABLE}: found {text!r}, allowed is a whole number from 1 to {MOST_THREADS}")
-    return _threads.get() or (int(text) if text else None)
+    wanted = number_in(VARIABLE, 1, MOST_THREADS)
+    return _threads.get() or wanted
 
 
 def threads() -> int:

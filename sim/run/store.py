@@ -12,6 +12,7 @@ exceed $T3SIM_STORE_BYTES, the least recently used ones are removed; the time of
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,6 +33,7 @@ from tracer.compile.folder import user_cache
 from traces.errors import Notice, UserError
 from traces.output import remove_leftovers
 from traces.ownership import OWN_FOLDER, foreign
+from traces.variable import number_in
 
 VARIABLE, BYTES_VARIABLE = "T3SIM_STORE", "T3SIM_STORE_BYTES"
 DEFAULT_BYTES = 2 << 30
@@ -258,10 +260,8 @@ def _save_points(checkpoint: Checkpoint | None, fresh: bool) -> SavePoints | Non
 
 
 def _bytes_wanted() -> int:
-    text = os.environ.get(BYTES_VARIABLE) or str(DEFAULT_BYTES)
-    if not text.isdecimal():
-        raise UserError(f"{BYTES_VARIABLE}: found {text!r}, allowed is a whole number of bytes")
-    return int(text)
+    wanted = number_in(BYTES_VARIABLE, 0, sys.maxsize)
+    return DEFAULT_BYTES if wanted is None else wanted
 
 
 @lru_cache(maxsize=1)

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from sim.host.team import VARIABLE as THREADS_VARIABLE
+from sim.host.team import chosen
 from sim.machine.engine import run_engine
 from sim.presets import presets
 from sim.run.store import BYTES_VARIABLE, DEFAULT_BYTES, Store
@@ -46,6 +48,7 @@ VARIABLES = (
     CACHE_VARIABLE,
     STORE_VARIABLE,
     BYTES_VARIABLE,
+    THREADS_VARIABLE,
     "T3SIM_POLICY",
     "T3SIM_DATA",
     "NUMBA_DISABLE_JIT",
@@ -93,6 +96,11 @@ def findings() -> dict[str, Any]:
         for name in PACKAGES
         if (others := other_owners(name))
     ]
+    for read in (Store, chosen):
+        try:
+            read()
+        except UserError as problem:
+            problems.append(str(problem))
     policy = os.environ.get("T3SIM_POLICY")
     if policy and not os.path.isfile(policy):
         problems.append(f"T3SIM_POLICY: no file {policy}")

@@ -142,6 +142,9 @@ def test_number_of_threads(monkeypatch):
         with use_threads(None):
             assert threads() == 2
     assert threads() == 3
+    monkeypatch.setenv("T3SIM_THREADS", "1" * 5000)
+    with pytest.raises(UserError, match=r"T3SIM_THREADS: found '1{20}'\.\.\., allowed is a whole number from 1 to 256"):
+        threads()
     monkeypatch.setenv("T3SIM_THREADS", "none")
     with pytest.raises(UserError, match="T3SIM_THREADS: found 'none', allowed is a whole number from 1 to 256"):
         threads()

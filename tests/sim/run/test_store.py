@@ -226,6 +226,9 @@ def test_the_bound_and_the_place_come_from_the_environment(tmp_path, monkeypatch
     monkeypatch.setenv("T3SIM_STORE_BYTES", "2 GiB")
     with pytest.raises(UserError, match="T3SIM_STORE_BYTES: found '2 GiB', allowed is a whole number"):
         Store()
+    monkeypatch.setenv("T3SIM_STORE_BYTES", "1" * 5000)
+    with pytest.raises(UserError, match=r"found '1{20}'\.\.\., allowed is a whole number from 0 to"):
+        Store()
     monkeypatch.setenv("T3SIM_STORE_BYTES", "")
     assert Store().max_bytes == 2 << 30
     monkeypatch.delenv("T3SIM_STORE_BYTES")

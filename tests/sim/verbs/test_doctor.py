@@ -60,6 +60,16 @@ def test_missing_libraries_and_policies_are_problems(monkeypatch, capsys):
     assert "not installed (pip install 't3sim[plots]')" in shown
 
 
+def test_numbers_that_no_run_accepts_are_problems(monkeypatch, capsys):
+    monkeypatch.setenv("T3SIM_STORE_BYTES", "2 GiB")
+    monkeypatch.setenv("T3SIM_THREADS", "none")
+    assert main(["doctor"]) == 1
+    problems = [line for line in capsys.readouterr().out.splitlines() if line.startswith("problem: ")]
+    assert ["T3SIM_STORE_BYTES: found '2 GiB'" in problems[0], "T3SIM_THREADS: found 'none'" in problems[1]] == [
+        True
+    ] * 2
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell, capsys):
     assert main(["completion", shell]) == 0
