@@ -236,7 +236,8 @@ def check_regions(plans: Sequence[Sequence[Region]], tiles: int) -> None:
     """Follow every partial sum through a reduce-scatter of all GPUs, whose kernels store each tile once.
 
     Raises:
-        UserError: a sum is lost, doubled or never complete. The message names GPU and tile.
+        UserError: a sum is lost, doubled, added to that of another tile, or never complete. The message names GPU and
+            tile.
     """
     check_reduces(plans, Buffer(OUTPUT, np.zeros(tiles, OUTPUT_TILE)))
 
@@ -247,7 +248,7 @@ def check_reduces(
     queues: Sequence[Queue] | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Flow:
-    """Check like `follow`, and check that each GPU's sum reaches, once, the one GPU where a tile is final."""
+    """Check like `follow`, and check that each GPU's part of a tile reaches, once, the one GPU where it is final."""
     tiles = len(buffer.tiles)
     final = np.zeros((len(plans), tiles), bool)
     kept = np.ones((len(plans), tiles), bool)
@@ -257,6 +258,12 @@ def check_reduces(
             span = slice(region.first, region.end)
             final[gpu, span] = region.expects > 0 and not region.sends
             kept[gpu, span] = region.plain
+            for send in (*region.leaves, *region.sends):
+                if send.first not in (None, region.first):
+                    raise UserError(
+                        f"plan: GPU {gpu} sends its part of tile {region.first} to tile {send.first}: it would be "
+                        "added to another sum; allowed is the same tile"
+                    )
     if kept.any():
         gpu, tile = (int(one[0]) for one in np.nonzero(kept))
         raise UserError(f"plan: GPU {gpu} keeps its part of tile {tile} to itself: the sum would lose it")

@@ -93,6 +93,8 @@ def test_the_plans_of_t3_lose_nothing(sizes, topology):
         (1, {"op": Op.WRITE}, "GPU 1, tile 0 of output is stored and gets other contributions"),
         (1, {"sends": (Send(1, Op.WRITE),)}, "GPU 2, tile 0 of output is stored and gets other contributions"),
         (0, {"op": Op.WRITE}, "GPU 1, tile 0 of output is stored and gets other contributions"),
+        (0, {"to": (0, 1)}, "GPU 0, tile 0 of output is updated but expects nothing: updates would not be counted"),
+        (0, {"gate": 0}, "GPU 0, tile 0 of output has a gate but expects nothing: the gate would never open"),
     ],
 )
 def test_a_plan_that_loses_or_doubles_a_sum_is_refused(gpu, fields, words):
@@ -125,6 +127,26 @@ def test_a_final_tile_to_which_not_all_contribute_is_refused():
     """GPU 0 keeps tile 0 as well: two sums of fewer."""
     plans = changed(ring(), 0, 0, to=(0, 1), expects=1)
     with pytest.raises(UserError, match=r"tile 0 is final on GPUs \[0, 2\]"):
+        check_regions(plans, 6)
+
+
+def test_a_sum_that_never_reaches_the_final_tile_is_refused():
+    """GPU 0 stores tile 0 nowhere, and GPU 1 does not wait for it."""
+    plans = changed(changed(ring(), 0, 0, to=()), 1, 0, expects=1)
+    with pytest.raises(UserError, match=r"the sums of GPUs \[0\] never reach the final tile 0 on GPU 2"):
+        check_regions(plans, 6)
+
+
+@pytest.mark.parametrize("by", ["stores", "DMA engines"])
+def test_a_part_of_one_tile_that_is_added_to_another_is_refused(by):
+    """GPU 0, or GPU 1, sends tile 0 to tile 1 and tile 1 to tile 0: each gets one contribution of each GPU."""
+    gpu, plans = (0, ring()) if by == "stores" else (1, ring())
+    whole = plans[gpu].pop(at(plans[gpu], 0))
+    for tile in range(2):
+        to = Send(1, Op.UPDATE, first=1 - tile)
+        fields = {"to": (to,)} if by == "stores" else {"sends": (to,)}
+        plans[gpu].append(replace(whole, first=tile, end=tile + 1, **fields))
+    with pytest.raises(UserError, match=f"GPU {gpu} sends its part of tile 0 to tile 1: it would be added to another"):
         check_regions(plans, 6)
 
 
