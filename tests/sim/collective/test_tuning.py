@@ -27,7 +27,7 @@ TUNED = Estimate(
     tree_hop_us=3.0,
     tree_net_us=12.0,
     tree_share=0.9,
-    tree_correction=(*[1.0] * 10, 0.5, *[1.0] * 12),
+    tree_correction=(*[1.0] * 10, 0.5, *[1.0] * 11, 0.8),
 )
 SMALL, LARGE = 8_000, 80_000_000
 
@@ -62,6 +62,8 @@ def test_a_ring(protocol, kind, gpus, nodes, data_bytes, us):
         ("simple", 8, 1, 64 << 10, 6 + 2 * 7 * 3 + (64 << 10) / (500 * 40 * 0.5)),
         ("simple", 8, 1, 64 << 9, 6 + 2 * 7 * 3 + (64 << 9) / (500 * 40)),
         ("simple", 8, 1, 64 << 11, 6 + 2 * 7 * 3 + (64 << 11) / (500 * 40)),
+        # the largest size with a correction, and the first without
+        ("simple", 8, 1, 64 << 22, 6 + 2 * 7 * 3 + (64 << 22) / (500 * 40 * 0.8)),
         ("simple", 8, 1, 64 << 23, 6 + 2 * 7 * 3 + (64 << 23) / (500 * 40)),
         # 4 nodes of 8: two levels of nodes; 0.92 of the cards is 46, so the channels limit: 40
         ("simple", 32, 4, LARGE, 6 + 2 * (7 * 3 + 2 * 12) + LARGE / (500 * 40)),
@@ -72,6 +74,33 @@ def test_a_ring(protocol, kind, gpus, nodes, data_bytes, us):
 )
 def test_a_tree(protocol, gpus, nodes, data_bytes, us):
     assert tree_us(TUNED, RATES, protocol, gpus, nodes, data_bytes) == pytest.approx(us, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "gpus", "nodes", "one_order", "us"),
+    [
+        ("simple", 8, 1, True, 5 + 1 + LARGE / 100_000),
+        ("ll", 2, 1, False, 5 + 1 + LARGE / 30_000),  # two GPUs have one order
+        ("ll", 8, 1, False, 5 + 8 * 1 + LARGE / 30_000),
+        ("simple", 8, 1, False, 5 + 8 * 3 + LARGE / 100_000),
+        ("ll", 16, 2, True, 5 + 16 * 10 + LARGE / 20_000),
+        ("simple", 16, 2, True, 5 + 16 * 12 + LARGE / 50_000),
+    ],
+)
+def test_a_broadcast_sends_the_whole_buffer_over_each_link(protocol, gpus, nodes, one_order, us):
+    rates = RATES._replace(one_order=one_order)
+    assert ring_us(TUNED, rates, protocol, "broadcast", gpus, nodes, LARGE) == pytest.approx(us, rel=1e-12)
+
+
+def test_nodes_have_the_slower_rate_of_links_and_cards():
+    """A tree has 0.92 of it. Within a node the cards do not matter."""
+    latency_us = 6 + 2 * (7 * 3 + 2 * 12)
+    for rates in (RATES._replace(links=20.0), RATES._replace(cards=20.0)):
+        assert tree_us(TUNED, rates, "simple", 32, 4, LARGE) == pytest.approx(latency_us + LARGE / (500 * 0.92 * 20))
+        many = ring_us(TUNED, rates, "ll128", "all_gather", 16, 2, LARGE)
+        assert many == pytest.approx(5 + 14 * 2 + 10 + 15 / 16 * LARGE / 20_000)
+    slow_cards = RATES._replace(cards=20.0)
+    assert ring_us(TUNED, slow_cards, "simple", "all_gather", 8, 1, LARGE) == pytest.approx(5 + 7 + 7 / 8 * 800)
 
 
 @pytest.mark.parametrize(
