@@ -231,10 +231,16 @@ def test_tiles_go_to_other_tiles_of_another_buffer():
     assert spaces[["first_byte", "end_byte"]].tolist() == [(0, 3 * 4096 + 3200), (1 << 20, (1 << 20) + 5 * 4096 + 3200)]
 
 
-@pytest.mark.parametrize(("field", "value"), [("runs", 3), ("run_bytes", 32), ("pitch_bytes", 2048), ("address", 64)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("runs", 3), ("run_bytes", 32), ("pitch_bytes", 2048), ("address", 64), ("parts.warps", 1), ("parts.bytes", 32)],
+)
 def test_tiles_that_do_not_fit_are_not_sent(field, value):
     buffers = [buffer_of(4), buffer_of(4, "received", 1 << 20)]
-    buffers[1].tiles[field][2] += value
+    values = buffers[1].tiles
+    for name in field.split("."):
+        values = values[name]
+    values[2] += value
     region = Region(1, 3, expects=1, sends=(Send(1, buffer="received"),))
     with pytest.raises(UserError, match="tile 2 of output goes to one of received of another shape"):
         map_regions(buffers, [region], Topology.RING, 4)

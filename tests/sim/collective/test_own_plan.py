@@ -98,6 +98,10 @@ def test_collectives_on_cus_take_its_ring(plan_of):
         run_collective(*settings, own=plan_of(TORUS.replace("(1, ROW)", "(2, 3)")))
 
 
+def test_links_that_step_over_gpus_reach_all_of_them_around_the_ring(plan_of):
+    assert plan_of(TORUS.replace("(1, ROW)", "(3,)")).distances(4) == (3,)
+
+
 def test_what_it_prints_is_not_on_standard_output(plan_of, capsys):
     text = TORUS.replace("return (1, ROW)", "print('called')\n    return (1, ROW)")
     assert plan_of("print('read')\n" + text).distances(4) == (1, 2)
@@ -197,6 +201,8 @@ def test_all_leaves_out_what_the_links_of_the_plan_cannot_do(links, missing, pla
         (TORUS.replace("chunk=local", "gate=-5"), "gate: found -5, allowed is None or 0 to 15"),
         (TORUS.replace("chunk=local", "granularity='wavefront'"), "found 'wavefront', allowed is one of Granularity"),
         (TORUS.replace("chunk=local", "polled=True"), "polled: found True, allowed is False"),
+        (TORUS.replace("chunk=local", "adds=True"), "adds: found True, allowed is False"),
+        (TORUS.replace("chunk=local", "alone=True"), "alone: found True, allowed is False"),
     ],
 )
 def test_a_wrong_plan_is_one_line_before_anything_is_simulated(text, words, plan_of, monkeypatch, tmp_path, capsys):
