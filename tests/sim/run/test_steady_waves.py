@@ -63,6 +63,15 @@ def test_uncertainty_of_one_series_by_hand():
     assert found.uncertainty == pytest.approx(4 * WAVE * 2.8 * deviation * np.sqrt(1 / 4 + 1 / 4))
 
 
+def test_a_drift_continues_as_the_logarithm_by_hand():
+    """The halves of the last four of 20 waves have their middles at 17 and 19 waves, the four after them at 22."""
+    values = np.repeat(np.r_[[1.0] * 18, [2.0] * 2], WAVE)
+    found = rest(waves(values), 4 * WAVE, 4 * WAVE)
+    noise = 2.8 * np.std([1, 1, 2, 2], ddof=1) * np.sqrt(1 / 4 + 1 / 4)
+    drift = 1 * np.log(22 / 18) / np.log(19 / 17)
+    assert found.uncertainty == pytest.approx(4 * WAVE * np.hypot(noise, drift))
+
+
 @pytest.mark.parametrize(
     ("wave", "period", "window"), [(100, 1, 100), (100, 64, 128), (100, 100, 100), (100, 640, 640)]
 )
