@@ -120,7 +120,8 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
     """
     attributes = group.attrs
     writer = str(attributes["writer"]) if writer is None else writer
-    point, stored = json.loads(attributes.get("point", "{}")), {}
+    point = json.loads(attributes.get("point", "{}"))
+    stored: dict[str, Any] = {}
     run: RunResult | Failure
     if "failure" in attributes:
         run = Failure(point, str(attributes["failure"]), writer)
