@@ -11,9 +11,7 @@ pass chunks along the ring of distance 1.
 
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from math import gcd
@@ -26,6 +24,7 @@ from sim.collective.space import Region, Send
 from sim.hw.request import Op
 from sim.spec import Granularity
 from traces.errors import UserError, error_in_file
+from traces.own_file import running
 
 FUNCTIONS = ("distances", "fused_regions")
 
@@ -90,7 +89,7 @@ class OwnPlan:
 
     def _called(self, function: str, *arguments: Any) -> Any:
         try:
-            with redirect_stdout(sys.stderr):
+            with running(self.path):
                 return self.functions[function](*arguments)
         except UserError:
             raise
@@ -146,7 +145,7 @@ def load_plan(path: str | Path) -> OwnPlan:
         raise UserError(f"{path}: a plan is a Python file whose name ends in .py")
     module = module_from_spec(specification)
     try:
-        with redirect_stdout(sys.stderr):  # standard output is the answer of the command, for example JSON
+        with running(path):
             specification.loader.exec_module(module)
     except BaseException as error:
         raise error_in_file(path, str(path), error, "cannot be read") from None

@@ -10,11 +10,11 @@ import importlib.util
 import inspect
 import os
 import sys
-from contextlib import redirect_stdout
 
 from sim.hw.stream_heads import oldest_head
 from tracer.compile.jit import compiled
 from traces.errors import UserError, error_in_file
+from traces.own_file import running
 
 VARIABLE = "T3SIM_POLICY"
 """It is part of the cache key of every compiled function that imports this module (tracer.compile.fingerprint)."""
@@ -29,23 +29,23 @@ def bound_policy(path):
         raise UserError(f"{VARIABLE}: no file {path}")
     module_spec = importlib.util.spec_from_file_location(MODULE, path)
     if module_spec is None or module_spec.loader is None:
-        raise UserError(f"{VARIABLE}: {path}: a policy is a Python file whose name ends in .py")
+        raise UserError(f"{path}: a policy is a Python file whose name ends in .py")
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[MODULE] = module  # a compiled function from the disk cache looks up its module by name
     try:
-        with redirect_stdout(sys.stderr):  # standard output is the answer of the command, for example JSON
+        with running(path):
             module_spec.loader.exec_module(module)
     except BaseException as error:  # it is the user's file: SystemExit too is a mistake in it
-        raise error_in_file(path, f"{VARIABLE}: {path}", error) from error
+        raise error_in_file(path, path, error) from error
     function = getattr(module, "pick", None)
     plain = getattr(function, "py_func", function)
     if not inspect.isfunction(plain):
-        raise UserError(f"{VARIABLE}: {path} has no function pick(channel, now_ps)")
+        raise UserError(f"{path} has no function pick(channel, now_ps)")
     signature = inspect.signature(plain)
     try:
         signature.bind("channel", "now_ps")
     except TypeError:
-        raise UserError(f"{VARIABLE}: {path}: found pick{signature}, allowed is pick(channel, now_ps)") from None
+        raise UserError(f"{path}: found pick{signature}, allowed is pick(channel, now_ps)") from None
     return function if hasattr(function, "py_func") else compiled(function)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sim.hw.policy import MODULE, VARIABLE
 from sim.spec import Arbiter, Machine
-from traces.errors import UserError
+from traces.errors import UserError, error_in_file
 
 
 def is_bound(path: str) -> bool:
@@ -32,6 +32,18 @@ def check_bound(path: str) -> None:
     """
     if not is_bound(path):
         raise UserError(f"{path}: this process has bound its arbiter before; start another one, with {VARIABLE} set")
+
+
+def check_syntax(path: str) -> None:
+    """Refuse a policy file that is not Python. It is not run.
+
+    Raises:
+        UserError: names the line.
+    """
+    try:
+        compile(Path(path).read_bytes(), os.path.abspath(path), "exec")
+    except (SyntaxError, ValueError) as error:
+        raise error_in_file(path, path, error) from None
 
 
 def check_asked(path: str, machine: Machine) -> None:

@@ -28,10 +28,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from sim.run.policy_file import check_syntax
 from sim.study.fields import DEFAULTS, PATHS, StudyError, checked_field, kernel_of
 from sim.study.point import Point
 from tracer.compile.fingerprint import source_fingerprint
 from traces.checksum import canonical_json
+from traces.errors import UserError
 from traces.toml_file import read_toml
 from traces.version import VERSION
 
@@ -105,11 +107,17 @@ def simulator_digest() -> str:
 
 
 def _check_files(path: Path, settings: dict[str, Any]) -> None:
-    """Refuse a study that names a missing file. This is an error of the study, not of one point."""
+    """Refuse a study that names a missing file, or a policy that is not Python. This is an error of the study, not of
+    one point."""
     for name in (*PATHS, "preset"):
         file = settings.get(name, "")
         if (name in PATHS or file.endswith(".toml")) and name in settings and not (path.parent / file).is_file():
             raise StudyError(f"{path}: {name}: no file {file}")
+    if "policy" in settings:
+        try:
+            check_syntax(str(path.parent / settings["policy"]))
+        except UserError as mistake:
+            raise StudyError(f"{path}: policy: {mistake}") from None
 
 
 def _check_kernel(path: Path, settings: dict[str, Any]) -> None:

@@ -251,6 +251,10 @@ def test_a_policy_that_is_not_there(tmp_path, capsys):
         empty.write_text(f"def pick({parameters}):\n    return -1\n")
         with pytest.raises(UserError, match=rf"found pick\({parameters}\), allowed is pick\(channel, now_ps\)"):
             bound_policy(str(empty))
+    (tmp_path / "t3sim_test_neighbour.py").write_text("NONE = -1\n")
+    empty.write_text("from t3sim_test_neighbour import NONE\n\n\ndef pick(channel, now_ps):\n    return NONE\n")
+    before = list(sys.path)
+    assert bound_policy(str(empty)).py_func(None, 0) == -1 and sys.path == before
     broken = tmp_path / "broken.py"
     broken.write_text("def pick(:\n")
     with pytest.raises(UserError, match=r"broken\.py"):

@@ -186,10 +186,12 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         (T3 + '[t3]\ngpus = 4\n[[points]]\nt3.configurations = ["T3", "T4"]\n', ["points[0]: t3.conf", "T4", "FLUX"]),
         (T3 + "[[points]]\nt3.gpus = 4\n[[points]]\nt3.gpus = 4\nt3.configurations = []\n", ["points[1]: t3.c", "[]"]),
         ('policy = "none.py"\n' + BASE, ["policy: no file none.py"]),
+        (BASE + '[[points]]\nhbm.queue_entries = 16\n[[points]]\npolicy = "bad.py"\n', ["policy: ", "bad.py:2: Syn"]),
         ("kernels = [-1]\n" + BASE, ["kernels", "[-1]"]),
     ],
 )
-def test_mistakes(text, words, study):
+def test_mistakes(text, words, study, tmp_path):
+    (tmp_path / "bad.py").write_text("# no colon\ndef pick(channel, now_ps)\n    return -1\n")
     with pytest.raises(StudyError) as caught:
         study(text)
     message = str(caught.value)
