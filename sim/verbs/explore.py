@@ -85,7 +85,8 @@ def handler_of(text: str) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # the browser has left
+                self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
             """No line for each request."""

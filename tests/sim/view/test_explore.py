@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import socket
+import sys
 import threading
 import urllib.request
 from http.server import ThreadingHTTPServer
@@ -168,6 +170,19 @@ def test_it_is_served_on_the_loopback_only():
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"{address}/etc/passwd")
         server.shutdown()
+
+
+def test_a_browser_that_leaves_is_no_error():
+    errors = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler_of("x" * 50_000_000)) as server:
+        server.daemon_threads = False  # the end of the block waits for the answer
+        server.handle_error = lambda *_: errors.append(sys.exception())
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with socket.create_connection(("127.0.0.1", server.server_port)) as browser:
+            browser.send(b"GET / HTTP/1.0\r\n\r\n")
+            assert browser.recv(4) == b"HTTP"
+        server.shutdown()
+    assert errors == []
 
 
 @needs_browser
