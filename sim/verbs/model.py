@@ -8,7 +8,7 @@ import click
 
 from sim.collective.library import PLAIN
 from sim.presets import load_preset
-from sim.run.runner import run_all
+from sim.run.runner import reserved, run_all
 from sim.run.store import Store
 from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.exchange import beyond_node
@@ -144,16 +144,20 @@ def model(
     how = _deployment(given, gpus, tokens)
     machine = load_preset(preset, overrides)
     scenario = ModelScenario(machine, shape, how, accuracy, overlap, asked_configurations(chosen, machine))
-    runs, store = scenario.runs(), Store()
-    with Meter("runs") as meter:
-        outcomes = run_all(
-            runs, store, workers=workers, fresh=fresh, progress=lambda done, whole: meter.update("model", done, whole)
-        )
-    wrong = {**outcomes.failed, **outcomes.lost}
-    if wrong:
-        title = next(run.title for run in runs if run.key in wrong)
-        raise UserError(f"model: {len(wrong)} of {len(runs)} runs failed; {title}: {next(iter(wrong.values()))}")
-    result = assemble_model(scenario, {run.key: outcomes.result(run) for run in runs})
+    runs = scenario.runs()
+    with reserved(Store(), runs) as store:
+        with Meter("runs") as meter:
+            outcomes = run_all(
+                *(runs, store),
+                workers=workers,
+                fresh=fresh,
+                progress=lambda done, whole: meter.update("model", done, whole),
+            )
+        wrong = {**outcomes.failed, **outcomes.lost}
+        if wrong:
+            title = next(run.title for run in runs if run.key in wrong)
+            raise UserError(f"model: {len(wrong)} of {len(runs)} runs failed; {title}: {next(iter(wrong.values()))}")
+        result = assemble_model(scenario, {run.key: outcomes.result(run) for run in runs})
     if figure:
         save(draw_model(result), Path(figure))
     simulated = len(runs) - len(outcomes.from_store)

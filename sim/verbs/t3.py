@@ -1,6 +1,7 @@
 """`t3sim t3`: simulate a GEMM and its all-reduce in the configurations of the paper, and in those of software."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from shlex import quote
 
 import click
@@ -12,7 +13,8 @@ from sim.gemm_facts import gpu_facts
 from sim.host.team import use_threads
 from sim.presets import Preset, load_preset
 from sim.run.policy_file import check_asked, check_bound
-from sim.run.runner import run_all
+from sim.run.run import Run
+from sim.run.runner import reserved, run_all
 from sim.run.store import Store
 from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.asked import ALL, asked_configurations
@@ -138,21 +140,22 @@ def t3(
     check_scenario(scenario, configurations)
     if not as_json:
         print_text(bounds(scenario).text(), err=True)
-    if workers > 1:
-        if checkpoint_every_s is not None:
-            raise UserError("--workers: not with --checkpoint, which saves one run at a time")
-        _simulate_ahead(scenario, configurations, workers, fresh)
-        fresh = False
-    with Meter("workgroups") as meter, use_threads(threads):
-        result = simulate_scenario(
-            scenario,
-            configurations,
-            store=Store(),
-            fresh=fresh,
-            progress=meter.update,
-            checkpoint_every_s=checkpoint_every_s,
-            resuming=report_resuming,
-        )
+    if workers > 1 and checkpoint_every_s is not None:
+        raise UserError("--workers: not with --checkpoint, which saves one run at a time")
+    ahead = [scenario.run(name) for name in runs_of(configurations)] if workers > 1 else []
+    with reserved(Store(), ahead) if ahead else nullcontext(Store()) as store, use_threads(threads):
+        if ahead:
+            _simulate_ahead(ahead, store, workers, threads, fresh)
+        with Meter("workgroups") as meter:
+            result = simulate_scenario(
+                scenario,
+                configurations,
+                store=store,
+                fresh=fresh and not ahead,
+                progress=meter.update,
+                checkpoint_every_s=checkpoint_every_s,
+                resuming=report_resuming,
+            )
     if output is not None:
         write_scenario(output, result)
     costs = process_costs()
@@ -181,12 +184,15 @@ def t3(
         )
 
 
-def _simulate_ahead(scenario: Scenario, configurations: Sequence[str], workers: int, fresh: bool) -> None:
+def _simulate_ahead(runs: Sequence[Run], store: Store, workers: int, threads: int | None, fresh: bool) -> None:
     """Simulate the runs in several processes; their results go into the store."""
-    runs = [scenario.run(name) for name in runs_of(configurations)]
     with Meter("runs") as meter:
         outcomes = run_all(
-            *(runs, Store()), workers=workers, fresh=fresh, progress=lambda done, whole: meter.update("t3", done, whole)
+            *(runs, store),
+            workers=workers,
+            threads=threads,
+            fresh=fresh,
+            progress=lambda done, whole: meter.update("t3", done, whole),
         )
     for reason in (*outcomes.failed.values(), *outcomes.lost.values()):
         raise UserError(f"t3: {reason}")

@@ -309,6 +309,17 @@ def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
         assert each["speedup"] == pytest.approx(found["time_ns"] / each["time_ns"])
 
 
+def test_a_full_store_keeps_the_runs_of_a_model_until_its_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("T3SIM_STORE_BYTES", "1")
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    options = ["--preset", "t3_2024", "--tokens", "16", "--layers", "1", "--no-overlap", "--json"]
+    found = json.loads(
+        CliRunner().invoke(verb, [str(tmp_path / "config.json"), *options], catch_exceptions=False).stdout
+    )
+    assert found["simulated"] == found["runs"] > 1
+
+
 def test_the_links_are_those_of_the_library_that_exchanges():
     """a100_80g is a ring with plain plans; NCCL on it knows the switch."""
     how = Deployment(tp=8, ep=8, sequence=128)

@@ -10,6 +10,7 @@ import pytest
 
 from sim.results import write_results
 from sim.run import run
+from sim.run.runner import run_all
 from sim.scenario.archive import open_scenario
 from sim.scenario.result import CONFIGURATIONS, TRAFFIC
 from tests.support.result_samples import sample_results
@@ -45,6 +46,21 @@ def test_json_has_the_promised_figures(capsys):
 
 
 @pytest.mark.slow
+def test_runs_of_several_processes_are_kept_in_a_full_store_and_have_the_threads(tmp_path, monkeypatch, capsys):
+    """A stand-in for the processes, which would be slow."""
+
+    def run_here(runs, store, *, workers, threads, **options):
+        asked.append((workers, threads))
+        return run_all(runs, store, workers=0, threads=threads, **options)
+
+    asked = []
+    monkeypatch.setenv("T3SIM_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("T3SIM_STORE_BYTES", "1")
+    monkeypatch.setattr("sim.verbs.t3.run_all", run_here)
+    found = run_json(capsys, *SHAPE, "--configuration", "Sequential", "--workers", 2, "--threads", 2)
+    assert asked == [(2, 2)] and found["from_store"]
+
+
 def test_energy_by_configuration(tmp_path, capsys):
     """Every configuration sends 2 (N-1)/N of the output; only the fused ones have DMA engines read."""
     path = str(tmp_path / "a.h5")
