@@ -102,6 +102,26 @@ def test_ports_and_copy_units_bound_what_uses_nothing_else(unit, source):
     assert next(change for change in FASTER if change.unit == unit)
 
 
+IN_L2 = "stream:flow=read,buffer_bytes=1048576,passes=4"
+GEMM = "gemm:m=512,n=512,k=128"
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "changes"),
+    [
+        ("LSU", IN_L2, ["cu.lsu_lines_per_clk=0.03"]),
+        ("NoC to CUs", IN_L2, ["noc.response_bytes_per_clk=4", "noc.clock_MHz=900"]),
+        ("NoC to L2", "stream:flow=write,buffer_bytes=1048576", ["noc.request_bytes_per_clk=2", "noc.clock_MHz=900"]),
+        ("L2", IN_L2, ["noc.bank_bytes_per_clk=1"]),
+        ("shared memory", GEMM, ["cu.shared_bytes_per_clk=8"]),
+        ("matrix pipes", GEMM, ["cu.tensor_macs_per_clk=16"]),
+    ],
+)
+def test_a_unit_that_is_made_narrow_is_busy_all_the_time(unit, text, changes):
+    result = run_of(text, "cu.count=8", *changes)
+    assert bounded_by(result) == unit and 0.9 < shares(result)[unit] < 1.001
+
+
 def test_data_between_halves_of_l2_pass_no_port_of_a_cu():
     """Each line is read once, by a CU of either half."""
     source = make_kernel("stream:flow=read,buffer_bytes=2097152")
