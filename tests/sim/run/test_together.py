@@ -34,6 +34,15 @@ def test_a_kernel_beside_one_that_uses_no_memory_takes_its_time_alone():
     assert result.kernels[0].time_ps == max(alone(GEMM, 3).time_ps, alone(BUSY, 1).time_ps)
 
 
+def test_times_are_from_the_launch():
+    early, late = (
+        simulate_together((GEMM, BUSY), (3, 1), small_preset(f"dispatch.launch_ps={ps}")) for ps in (0, 7_000_000)
+    )
+    assert late.kernels[0].start_ps == early.kernels[0].start_ps + 7_000_000
+    for name, time_ps in early.figures.items():
+        assert late.figures[name] == pytest.approx(time_ps, rel=0.01), name  # other refreshes of DRAM
+
+
 def test_kernels_that_share_memory_slow_each_other_down_and_move_what_they_move_alone():
     result = simulate_together((GEMM, COPY), (2, 2), small_preset())
     apart = [alone(source, 2) for source in (GEMM, COPY)]
