@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from sim.machine.build import QUEUES
 from sim.run.one_gpu import simulate
 from sim.run.together import TogetherRun, simulate_together
 from tests.support.any_windows import windows
@@ -41,6 +42,19 @@ def test_times_are_from_the_launch():
     assert late.kernels[0].start_ps == early.kernels[0].start_ps + 7_000_000
     for name, time_ps in early.figures.items():
         assert late.figures[name] == pytest.approx(time_ps, rel=0.01), name  # other refreshes of DRAM
+
+
+def test_the_flush_can_be_left_out():
+    flushed, kept = (simulate_together((GEMM, BUSY), (3, 1), small_preset(), flush_l2=each) for each in (True, False))
+    assert flushed.totals["l2.flush_sectors"] > kept.totals["l2.flush_sectors"] == 0
+    assert flushed.figures == kept.figures
+
+
+def test_as_many_kernels_as_there_are_queues_run_at_once():
+    result = simulate_together([BUSY] * QUEUES, [1] * QUEUES, small_preset())
+    assert set(result.figures.values()) == {alone(BUSY, 1).time_ps}
+    with pytest.raises(UserError, match=f"kernels at once: found {QUEUES + 1}, allowed are 1 to {QUEUES}"):
+        simulate_together([BUSY] * (QUEUES + 1), (), small_preset())
 
 
 def test_kernels_that_share_memory_slow_each_other_down_and_move_what_they_move_alone():
