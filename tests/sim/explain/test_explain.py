@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from sim.collective.chunks import chunks_of
 from sim.explain.changes import FASTER, HALF, LATENCIES, assumed_changes, changed
 from sim.explain.explain import _candidates, explain, waiting
-from sim.explain.repeat import Answer, repeat_run
-from sim.presets import load_preset
+from sim.explain.repeat import Answer, repeat_run, repeat_scenario
+from sim.presets import load_preset, presets
 from sim.presets.preset import OVERRIDE
 from sim.results import open as open_results
 from sim.results import write_results
@@ -18,7 +19,7 @@ from sim.run.run import KernelRun
 from sim.run.shares import shares
 from sim.run.store import Store, run_or_get
 from sim.run.together import TogetherRun
-from sim.scenario.archive import write_scenario
+from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.explain import explain_verb
 from tests.support.paths import BINARIES, SMALL_TRACE, SMALL_TRACE_TEXT
@@ -68,6 +69,13 @@ def test_only_assumed_values_are_doubted():
     for change in doubted:
         assert preset.sources[change.title].kind in ("assumed", "borrowed") and change.factors == {change.title: HALF}
     assert all("link" not in change.title for change in assumed_changes(preset, many_gpus=False))
+
+
+@pytest.mark.parametrize("name", list(presets()))
+def test_every_assumed_value_can_be_halved(name):
+    preset = load_preset(name)
+    for change in assumed_changes(preset, many_gpus=True):
+        changed(preset, change.factors)
 
 
 def test_a_change_that_does_not_fit_is_told(run):
@@ -209,6 +217,25 @@ def test_a_scenario_is_explained_by_its_fused_run(own_kernels, tmp_path):
     assert found["helps"][0]["speedup"] > 0
     text = CliRunner().invoke(explain_verb, [str(tmp_path / "a.h5"), "--checks", "1", "--assumed", "1"]).output
     assert "What would help (each was simulated again)" in text and "how sure: " in text
+
+
+def test_a_scenario_is_repeated_with_its_own_options(monkeypatch):
+    """Every run has the same key."""
+    kernel = GemmKernel(64, 64, 32, 2, 2)
+    others = {"fused_kernel": replace(kernel, order=TileOrder.COLUMN), "alone_kernel": replace(kernel, split_k=2)}
+    case = Scenario(small_preset(), aligned_problem(256, 128, 64), kernel, 4, chunks_of([1, 3, 2, 2]), True, **others)
+    whole, asked = simulate_scenario(case, ["Sequential", "T3"]), []
+
+    def kept(scenario, names, store):
+        asked.append((scenario, names))
+        return whole
+
+    monkeypatch.setattr("sim.explain.repeat.simulate_scenario", kept)
+    answer = repeat_scenario(scenario_row(whole), "T3", None)(case.preset)
+    assert answer == Answer(whole.configurations["T3"].time_ps, whole.speedup("T3"))
+    ((scenario, names),) = asked
+    assert names == ["Sequential", "T3"]
+    assert {name: scenario.run(name).key for name in whole.runs} == {name: case.run(name).key for name in whole.runs}
 
 
 def test_what_matters_most_comes_first(run):

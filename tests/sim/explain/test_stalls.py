@@ -58,10 +58,12 @@ def test_places_are_source_lines():
 def test_samples_of_a_full_table_and_of_unknown_lines_have_a_place():
     table = line_table(LINES, "promised")
     run = KernelRun(preset=small_preset(), source=CommandSequence([]), interval_ps=INTERVAL_PS).execute()
-    rows = [(0, 0x10, Stall.DATA, 5), (0, 0x50, Stall.DATA, 2), (0, OTHER_PC, Stall.PIPE, 1), (0, 0x1000, Stall.LSU, 3)]
+    rows = [(0, 0x10, Stall.DATA, 5), (0, 0x50, Stall.DATA, 2), (0, OTHER_PC, Stall.PIPE, 1)]
+    rows.append((3, 0x1000, Stall.LSU, 3))  # of kernels at once, which have one result
     run.stalls, run.kernels = np.array(rows, STALL), [KernelResult("promised", 0, 100, {}, {})]
     run.series = {"queue_columns": np.zeros(4, np.int64)}
     found = {(one.place, one.waits_for): one.warps for one in stalled(run, {0: table})}
+    assert {one.kernel for one in stalled(run, {0: table})} == {"promised"}
     assert found == {
         ("/src/kernels.cu:52", WORDS[Stall.DATA]): 7 / 4,
         ("pc 0x1000", WORDS[Stall.LSU]): 3 / 4,
