@@ -1,0 +1,60 @@
+"""Figures of an operator: which kernels of its run count, the content of L2, launches, and what bounds it."""
+
+import pytest
+
+from sim.run.kernel_figures import L2State, figures_of, kernel_run
+from tests.support.programs import small_preset
+from tracer.kernels import make_kernel, make_kernels
+
+LAUNCHES = ("dispatch.launch_ps=5000000", "dispatch.gap_ps=3000000")
+
+
+def figures(kernels, state, *changes):
+    """(KernelFigures, the KernelResults of the operator's own kernels)."""
+    preset = small_preset(*changes)
+    result = kernel_run(preset, tuple(kernels), state, 0.0).execute()
+    assert len(result.kernels) == {"dirty": 1, "warm": len(kernels)}.get(state, 0) + len(kernels)
+    return figures_of(result, preset, tuple(kernels)), result.kernels[-len(kernels) :]
+
+
+@pytest.mark.parametrize("state", [L2State.DIRTY, L2State.WARM])
+def test_the_time_is_from_the_launch_of_the_first_kernel_to_the_end_of_the_last(state):
+    kernels = make_kernels("gelu:rows=64,cols=256,bias=1,fused=0")
+    found, own = figures(kernels, state, *LAUNCHES)
+    assert found.kernels == len(own) == 2
+    assert found.launch_ns == 5000 + 3000
+    assert found.time_ns == pytest.approx((own[-1].end_ps - own[0].start_ps) / 1000 + 5000, rel=0.01)
+    single, _ = figures(kernels[:1], state, *LAUNCHES)
+    assert single.launch_ns == 5000
+
+
+def test_traffic_is_that_of_the_content_of_l2():
+    """Reads of a quarter of L2. In a dirty L2 each line takes the place of one that must be written back."""
+    size = small_preset().machine.l2.bytes // 4
+    kernels = [make_kernel(f"stream:flow=read,buffer_bytes={size}")]
+    moved = {state: figures(kernels, state)[0] for state in L2State}
+    assert [moved[state].dram_read_bytes for state in L2State] == [size, size, 0]
+    assert [moved[state].dram_write_bytes for state in (L2State.EMPTY, L2State.WARM)] == [0, 0]
+    assert moved[L2State.DIRTY].dram_write_bytes == pytest.approx(size, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "bound"),
+    [
+        ("stream:flow=read,buffer_bytes=1048576", (), "dram"),
+        ("chase:buffer_bytes=65536,loads=50", (), "latency"),
+        ("chase:buffer_bytes=65536,loads=50", ("dispatch.launch_ps=1000000000",), "launch"),
+    ],
+)
+def test_what_bounds_an_operator(text, changes, bound):
+    assert figures([make_kernel(text)], L2State.EMPTY, *changes)[0].bound_by == bound
+
+
+def test_only_an_empty_l2_is_extrapolated():
+    kernels = (make_kernel("stream:flow=read,buffer_bytes=4096"),)
+    runs = {state: kernel_run(small_preset(), kernels, state, 0.02) for state in L2State}
+    assert {state: (run.accuracy, run.flush_l2) for state, run in runs.items()} == {
+        L2State.EMPTY: (0.02, True),
+        L2State.DIRTY: (0.0, False),
+        L2State.WARM: (0.0, False),
+    }
