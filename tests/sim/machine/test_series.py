@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -59,6 +60,17 @@ def test_channels_carry_the_bytes_of_the_streams():
     assert result.channel_bytes.shape == (len(result.times_ps()), result.preset.machine.hbm.channels)
     assert (result.channel_bytes.sum(axis=1) == sum(result.series[column] for column in DRAM)).all()
     assert (result.channel_bytes.sum(axis=0) > 0).all()
+
+
+def test_counts_and_levels_agree_with_the_counters_of_the_run():
+    """By Little's law the mean level of the DRAM queues is the sum of the times in them. All 32 workgroups fit."""
+    result = simulated("gemm:m=512,n=1024,k=512", 1000)
+    total, series = result.totals, result.series
+    for name in ("l2_read_sectors", "l2_read_hit_sectors"):
+        assert series[name].sum() == total[name.replace("l2_", "l2.")]
+    assert 0 < total["l2.read_hit_sectors"] < total["l2.read_sectors"]
+    assert series["queue_columns"].sum() * 1000 == pytest.approx(total["hbm.occupancy"], rel=0.001)
+    assert series["resident_workgroups"].max() == total["cu.workgroups"] == 32
 
 
 def test_samples_of_warps_are_the_levels_at_the_ends_of_intervals():
