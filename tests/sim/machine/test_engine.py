@@ -13,7 +13,7 @@ import pytest
 from sim.host.gpu import Gpu
 from sim.machine import build as wiring
 from sim.machine import shares
-from sim.machine.deadlock import DeadlockError
+from sim.machine.deadlock import DeadlockError, deadlock
 from sim.run.many_gpus import replace_unit
 from sim.run.one_gpu import simulate
 from tests.support.paths import ROOT
@@ -140,6 +140,16 @@ def stuck_machine(monkeypatch):
     monkeypatch.setattr("sim.host.gpu.check_machine", lambda machine: None)
     preset = small_preset("noc.bank_fifo=2", "noc.cu_fifo=1")
     return replace(preset, machine=replace_unit(preset.machine, l2={"dram_fifo": 1}))
+
+
+def test_a_deadlock_counts_the_workgroups_that_are_left_and_names_fifos_from_the_first():
+    """One workgroup ends, the two warps of the other two wait at different barriers."""
+    ends, waits = [[compute(3)]] * 2, [[barrier(0, 64)], [barrier(1, 64)]]
+    gpu = Gpu(small_preset().machine)
+    with pytest.raises(DeadlockError, match=r" 2 workgroups left; .* at barriers 4, .* fifos not empty: none"):
+        gpu.run_kernel(kernel([ends, waits, waits]), 0, None)
+    gpu.node.fifos["tail"][[0, 2]] += 3
+    assert f"not empty: {gpu.fifo_names[0]} 3 of" in str(deadlock(gpu.node, gpu.fifo_names, "k"))
 
 
 def test_buffers_that_are_too_small_are_a_deadlock_that_names_the_fifos(stuck_machine):
