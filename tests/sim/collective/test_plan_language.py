@@ -298,27 +298,6 @@ def test_kernels_at_once_need_an_entry_for_each_tile():
             run_plan(small_preset().machine, plans, wrong)
 
 
-@pytest.mark.parametrize(
-    ("second", "words"),
-    [
-        (None, "of 1 buffers and 2 kernels"),  # the other kernel stores nothing
-        (replace(buffer(2), name=SECOND), "of 2 buffers and 1 kernels"),
-    ],
-)
-def test_buffers_and_kernels_count_each_for_itself(second, words):
-    regions = [Region(0, 2, op=Op.UPDATE, expects=1)]
-    buffers, both = [buffer(2)], queues([[-1, -1]] * 2)
-    follow([regions] * 2, buffers, both, Limits(1, 1))
-    if second:
-        buffers.append(second)
-        regions.append(replace(regions[0], buffer=SECOND))
-    else:
-        both += [replace(queue, number=1) for queue in both]
-    with pytest.raises(UserError, match=f"tracker.ways: found 1, but . tiles share a set, {words} at once"):
-        follow([regions] * 2, buffers, both, Limits(1, 1))
-    follow([regions] * 2, buffers, both, Limits(1, 4))
-
-
 @st.composite
 def trees(draw):
     """Sums of any tree: for each chunk, where each GPU sends its own. Some send with the stores."""
