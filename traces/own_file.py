@@ -8,9 +8,10 @@ from contextlib import contextmanager, redirect_stdout
 
 @contextmanager
 def running(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Context manager for the run of the file at `path`: it may import modules of its folder, after all others.
+    """Context manager for the run of the file at `path`. It can import modules of its folder.
 
-    What it prints goes to standard error; standard output is the answer of the command, for example JSON.
+    The folder is searched last. What the file prints goes to standard error: standard output is the answer of the
+    command, for example JSON.
     """
     folder = os.path.dirname(os.path.abspath(path))
     found = folder in sys.path

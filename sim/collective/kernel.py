@@ -4,7 +4,8 @@ The kernel walks memory in order, like a kernel without knowledge of tiles. Neig
 a *segment*. In one step a workgroup handles a band of a segment's rows; that of a library's channel handles all rows,
 after the time of its software. It reads them here (its own data and arrived data), adds, and writes them to this GPU
 or, through the peer window, to another GPU. Accesses are distributed over the warps: 16 bytes per lane, `unroll`
-accesses in flight. Each access is within one tile; `work` is the tile's number relative to the workgroup's tag.
+accesses in flight. Each access is within one tile; `work` is the tile's number relative to the workgroup's tag. So
+narrow tiles of a GEMM are joined before (`joined`).
 Workgroups are in the order of the steps. The workgroups of a step may wait for a gate.
 """
 
@@ -28,8 +29,10 @@ REGISTERS = 32
 ADD_CLK = 4
 STORED = SLOTS - 1
 """Slot of the stores that a flag follows."""
-BAND_BYTES, ROW_BYTES = 32768, 256
-"""Bytes of a workgroup and of its rows, where neighbours make them up (assumed): a tile of the default GEMM."""
+BAND_BYTES = 32768
+"""Bytes of a workgroup (assumed): the size of a tile of the default GEMM."""
+ROW_BYTES = 256
+"""Narrower tiles are joined up to this width (assumed): the width of a tile of the default GEMM."""
 
 
 def check_fits(machine: Machine) -> None:
@@ -265,9 +268,13 @@ def segments(tiles: np.ndarray, span: range) -> list[tuple[int, int]]:
 
 
 def joined(output: np.ndarray, chunks: Chunks) -> tuple[np.ndarray, Chunks]:
-    """The output (OUTPUT_TILE in global order) and its chunks with narrow tiles joined: a load stays within a tile.
+    """An output and its chunks with narrow tiles joined, so that a load moves more than the row of a narrow tile.
 
-    Neighbouring tiles of a chunk that begin in the same ROW_BYTES become one.
+    Neighbouring tiles of a chunk become one tile if they begin in the same block of ROW_BYTES.
+
+    Args:
+        output: OUTPUT_TILE in global order. `parts` of a joined tile are those of its first tile: nothing reads them,
+            as no Tracker counts the tiles of a collective on CUs.
     """
     begins = _begins(output)
     begins[1:] |= np.diff(output["address"] // ROW_BYTES) != 0
@@ -279,7 +286,7 @@ def joined(output: np.ndarray, chunks: Chunks) -> tuple[np.ndarray, Chunks]:
 
 
 def _begins(tiles: np.ndarray) -> np.ndarray:
-    """bool [tiles]: does a segment begin here, as the rows of the tile before do not end where its rows begin?
+    """bool [tiles]: True where a segment begins. The rows of other tiles begin where those of the tile before end.
 
     Tiles without gaps are not a row.
     """

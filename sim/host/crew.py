@@ -61,7 +61,7 @@ class Crew:
 
         def failed() -> None:
             words[ABANDONED] = 1
-            if sys.exc_info()[0] is KeyboardInterrupt:  # other threads may have the engine to compile
+            if sys.exc_info()[0] is KeyboardInterrupt:  # other threads may still compile the engine
                 stop_compiling()
 
         try:

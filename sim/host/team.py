@@ -125,7 +125,7 @@ class Team:
             error = problem
         for _ in self._jobs:
             ended = self._wait()
-            error = error or ended  # that of the calling thread may be why others end with one
+            error = error or ended  # other threads may have failed because the calling thread did
         if error:
             raise error
         return result

@@ -172,7 +172,7 @@ class ModelScenario:
 
     @cached_property
     def _reduced(self) -> dict[PairKey, Pair | str]:
-        """As `pairs`; also GEMMs whose output has too few tiles: why it cannot be cut. Their exchanges run alone."""
+        """As `pairs`. For a GEMM whose output has too few tiles, the reason; its exchange runs alone."""
         found: dict[PairKey, Pair | str] = {}
         for block, step in self.steps():
             text = gemm_of(block, step)

@@ -1,4 +1,4 @@
-"""Options of which the user gave no others: they would have no effect."""
+"""A check that the user gave an option alone: what is beside it would have no effect."""
 
 import click
 from click.core import ParameterSource

@@ -112,7 +112,7 @@ def _status_of(arguments: list[str] | None) -> int:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Did an interrupt cause the error? Code of a library that it meets may raise another error, as C code does."""
+    """Did an interrupt cause the error? A library may turn an interrupt into another error."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
