@@ -131,7 +131,8 @@ def kernel(text: str, /, machine: Machine = "v100", **fields: object) -> KernelS
 
 
 def trace(path: str | PathLike[str]) -> TraceSource:
-    """Open a stored trace: a trace archive (.h5), or an Accel-Sim kernelslist.g, .traceg file or folder.
+    """Open a stored trace: a trace archive (.h5), or an Accel-Sim kernelslist.g, .traceg or .tracez file or
+    folder.
 
     Raises:
         UserError: the file does not exist, or is not a trace.

@@ -8,6 +8,7 @@ import numpy as np
 from tracer.accelsim.opcodes import MAX_SOURCES
 
 NO_REGISTER = -1
+NO_VALUE = -1
 UNIFORM_BASE = 256
 """Number of UR0; R0 is 0."""
 REGISTERS = 512
@@ -19,7 +20,7 @@ ACCELSIM_SOURCES = 4
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128
 OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
-FORM_GMMA, FORM_BULK, FORM_LOCAL = 1, 2, 3
+FORM_GMMA, FORM_BULK, FORM_LOCAL, FORM_MARKER = 1, 2, 3, 4
 BULK_LANES_MAX = 1 << 14
 """Most lanes of 16 bytes that one bulk copy moves."""
 
@@ -27,6 +28,8 @@ INSTRUCTION = np.dtype(
     [
         ("line", "i8"),
         ("imm", "i8"),
+        ("imm2", "i8"),  # tracer 6; NO_VALUE = an earlier tracer
+        ("value", "i8"),  # tracer 6: of the first destination register; NO_VALUE = none
         ("base", "u8"),  # lane pattern as in traces.schema.EVENT
         ("row_stride", "i8"),
         ("note_wait", "u8"),  # the writer's note: slots to wait for
@@ -77,7 +80,7 @@ SCAN = np.dtype(
         ("opcode_hash", "i4", OPCODE_HASH_SLOTS),  # opcode number + 1, 0 = free
         ("opcode_first", "i8", OPCODES_MAX + 1),  # first byte of each opcode's text
         ("opcode_text", "u1", OPCODES_MAX * OPCODE_BYTES_MAX),
-        ("opcode_form", "u1", OPCODES_MAX),  # FORM_GMMA (an extra column), FORM_BULK (TMA), FORM_LOCAL or 0
+        ("opcode_form", "u1", OPCODES_MAX),  # FORM_GMMA: an extra column; FORM_BULK: TMA; FORM_LOCAL; FORM_MARKER; 0
         # errors and warnings
         ("error", "i8"),
         ("error_line", "i8"),
@@ -138,6 +141,7 @@ class Trouble(IntEnum):
     OTHER_BLOCK = 27
     BAD_BULK = 28
     SECOND_BLOCK = 29
+    BAD_VALUES = 30
 
 
 MEANING: dict[Trouble, str] = {
@@ -169,6 +173,7 @@ MEANING: dict[Trouble, str] = {
     Trouble.NO_BLOCK: "a warp before `thread block =`",
     Trouble.OTHER_BLOCK: "the line's block or warp is not the one announced",
     Trouble.BAD_BULK: "bad columns of a bulk copy",
+    Trouble.BAD_VALUES: "bad register values after `Val`",
     Trouble.SECOND_BLOCK: "a second `thread block =` before the block's #END_TB",
 }
 

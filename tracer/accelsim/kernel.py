@@ -18,16 +18,16 @@ from tracer.accelsim.instruction import (
     new_tables,
 )
 from tracer.accelsim.opcode_book import OpcodeBook
-from tracer.accelsim.problems import Problems, TraceError
+from tracer.accelsim.problems import BadData, Problems, TraceError
 from tracer.accelsim.scan import scan_lines
-from tracer.accelsim.stream import BadXz, line_blocks, read_bytes
+from tracer.accelsim.stream import line_blocks, read_bytes
+from tracer.accelsim.tracez import HEADER_BYTES_MAX
 from tracer.accelsim.warp import BUILDER, build_workgroup
 from tracer.workgroup_check import check_workgroup
 from traces.errors import UserError
 from traces.schema import EVENT
 from traces.source import KernelInfo, Workgroup
 
-HEADER_BYTES_MAX = 1 << 16
 BLOCKS_KNOWN_MAX = 1 << 30
 """Thread blocks of a grid for which repeated blocks are detected."""
 ID_WORDS = 4
@@ -112,8 +112,8 @@ class KernelReader:
         """The blocks before bad compressed data. Bad data is reported as damage."""
         try:
             yield from blocks
-        except BadXz as error:
-            self._problems.damage("BAD_XZ", self.where(int(self._scan[0]["line"])), f"bad xz data: {error.reason}")
+        except BadData as error:
+            self._problems.damage(error.kind, self.where(int(self._scan[0]["line"])), error.reason)
 
     def close(self) -> None:
         """Report thread blocks that are missing in the whole text."""
@@ -241,7 +241,7 @@ def body_blocks(path: Path, problems: Problems) -> Iterator[bytes]:
 
 
 class AccelsimKernel:
-    """The trace file of one kernel (a KernelSource): grouped (.traceg, .traceg.xz) or raw."""
+    """The trace file of one kernel (a KernelSource): grouped (.traceg, .traceg.xz, .tracez) or raw."""
 
     def __init__(self, path: Path, problems: Problems) -> None:
         self._path, self._problems = path, problems

@@ -1,6 +1,6 @@
 """Read the columns of one instruction line into an INSTRUCTION record.
 
-    [x y z warp] [line] PC mask ndst [Rd] OPCODE nsrc [Rs ...] width [mode address ...] [imm [imm2]] [extra ...]
+    [x y z warp] [line] PC mask ndst [Rd] OPCODE nsrc [Rs ...] width [mode address ...] [imm [imm2]] [values] [extra]
 
 Every function returns the position after the text that it read, or the negative number of a Trouble.
 """
@@ -13,7 +13,9 @@ from tracer.accelsim.instruction import (
     FORM_BULK,
     FORM_GMMA,
     FORM_LOCAL,
+    FORM_MARKER,
     NO_REGISTER,
+    NO_VALUE,
     REPEAT,
     UNIFORM_BASE,
     Trouble,
@@ -31,12 +33,12 @@ REGISTER_MAX = 255
 UNIFORM_ZERO = 63
 IMMEDIATE_VERSION = 5
 CACHE_MAX = int(max(Cache))
-NOTE = np.frombuffer(b"T3", np.uint8)
+NOTE, VALUES = np.frombuffer(b"T3", np.uint8), np.frombuffer(b"Val ", np.uint8)
 
 BAD_PREFIX, BAD_PC, BAD_MASK = -int(Trouble.BAD_PREFIX), -int(Trouble.BAD_PC), -int(Trouble.BAD_MASK)
 BAD_REGISTER_COUNT, BAD_REGISTER = -int(Trouble.BAD_REGISTER_COUNT), -int(Trouble.BAD_REGISTER)
 BAD_WIDTH, NO_IMMEDIATE = -int(Trouble.BAD_WIDTH), -int(Trouble.NO_IMMEDIATE)
-BAD_NOTE, OTHER_BLOCK = -int(Trouble.BAD_NOTE), -int(Trouble.OTHER_BLOCK)
+BAD_NOTE, OTHER_BLOCK, BAD_VALUES = -int(Trouble.BAD_NOTE), -int(Trouble.OTHER_BLOCK), -int(Trouble.BAD_VALUES)
 
 
 @compiled
@@ -131,16 +133,40 @@ def read_note(data, pos, end, instruction):
 
 
 @compiled
-def read_tail(data, pos, end, instruction, scan):
+def read_values(data, pos, end, instruction, destinations):
+    """Read what tracer 6 writes behind the immediate: `[imm2] Val n hex*n ...` or `[imm2] NoVal`.
+
+    `Val` gives values of all registers, of one lane (n = 1) or all; that of the first destination is kept.
+    """
+    second, after = read_immediate(data, pos, end)
+    if after >= 0:
+        pos = after
+    instruction.imm2 = max(second, 0)
+    values = read_after(data, skip_blanks(data, pos, end), end, VALUES)
+    if values >= 0 and destinations > 0:
+        _, pos = read_decimal(data, values, end)
+        if pos >= 0:
+            value, pos = read_hex(data, pos, end)
+        if pos < 0:
+            return BAD_VALUES
+        instruction.value = value & 0xFFFFFFFF
+    return end
+
+
+@compiled
+def read_tail(data, pos, end, instruction, scan, destinations):
     """Read the immediate (version 5 and later) and the columns after it."""
     instruction.imm = 0
+    instruction.imm2 = instruction.value = NO_VALUE
     instruction.noted = 0
     if scan.version >= IMMEDIATE_VERSION:
         instruction.imm, pos = read_immediate(data, pos, end)
         if pos < 0:
             return NO_IMMEDIATE
+    if scan.version > IMMEDIATE_VERSION:
+        return read_values(data, pos, end, instruction, destinations)
     pos = skip_blanks(data, pos, end)
-    if pos >= end or scan.version > IMMEDIATE_VERSION:
+    if pos >= end:
         return pos
     note = read_after(data, pos, end, NOTE)
     if note >= 0:
@@ -167,16 +193,20 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
     instruction.pc = pc & 0xFFFFFFFF
     instruction.mask = mask
     instruction.line = scan.line
+    destinations, _ = read_decimal(data, after, end)
     pos = read_registers(data, after, end, instruction, scan, False)
     if pos < 0:
         return pos
     pos = read_opcode(data, pos, end, instruction, scan)
     if pos < 0:
         return pos
+    form = scan.opcode_form[instruction.opcode]
+    if form == FORM_MARKER:  # its other columns mean nothing
+        instruction.noted = 0
+        return end
     pos = read_registers(data, pos, end, instruction, scan, True)
     if pos < 0:
         return pos
-    form = scan.opcode_form[instruction.opcode]
     if form == FORM_GMMA and scan.version > IMMEDIATE_VERSION:
         _, pos = read_decimal(data, pos, end)
         if pos < 0:
@@ -191,4 +221,4 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
             spread_lanes(instruction, width, scan, warp_index)
     if pos < 0:
         return pos
-    return read_tail(data, pos, end, instruction, scan)
+    return read_tail(data, pos, end, instruction, scan, destinations)

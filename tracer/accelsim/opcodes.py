@@ -34,6 +34,7 @@ class Action(IntEnum):
     WAIT_ALL = 11  # waits for every group
     ARRIVE = 12  # BAR.ARV: a barrier that counts the warp but does not stop it
     FENCE = 13  # MEMBAR beyond the workgroup: waits for the warp's stores
+    MARKER = 14  # of the tracer, around a loop that waits for a barrier: no instruction
 
 
 GENERIC = len(Space)
@@ -73,7 +74,8 @@ class Opcode(NamedTuple):
 
 
 _LOADS = {"LDG": Space.GLOBAL, "LD": GENERIC, "LDL": Space.LOCAL, "LDS": Space.SHARED, "LDSM": Space.SHARED}
-_STORES = {"STG": Space.GLOBAL, "ST": GENERIC, "STL": Space.LOCAL, "STS": Space.SHARED, "STSM": Space.SHARED}
+_STORES = {"STG": Space.GLOBAL, "ST": GENERIC, "STL": Space.LOCAL, "STS": Space.SHARED, "STSM": Space.SHARED,
+           "STAS": Space.SHARED}  # fmt: skip
 _ATOMICS = {"ATOMG": Space.GLOBAL, "ATOM": GENERIC, "ATOMS": Space.SHARED}
 _REDUCTIONS = {"RED": Space.GLOBAL, "REDG": Space.GLOBAL, "REDS": Space.SHARED}
 _TMA = {
@@ -102,7 +104,7 @@ _list(Pipe.ALU, Latency.ALU,
       "ACQBULK ENDCOLLECTIVE UCGABAR_ARV UCGABAR_WAIT WARPGROUP WARPGROUPSET USETMAXREG FOOTPRINT "
       "TEX TLD TLD4 TMML TXD TXQ TEXS TLDS TLD4S SULD SUST SUATOM SURED SUQUERY "
       "OUT AST ALD ISBERD ISBEWR ITOMIC VOTE VOTEU MATCH REDUX SHFL VSET VSETP VSHL VSHR VMAD "
-      "CSMTEST SETCTAID VOTE_VTG")  # fmt: skip
+      "CSMTEST SETCTAID VOTE_VTG CGAERRBAR PREEXIT USETSHMSZ")  # fmt: skip
 _list(Pipe.ALU, Latency.CONVERT, "F2F F2I F2IP I2F I2FP FRND")
 _list(Pipe.ALU, Latency.POPC, "POPC FLO BREV")
 _list(Pipe.ALU, Latency.SHUFFLE, "SHFL VOTE MATCH REDUX")
@@ -214,6 +216,8 @@ def classify(text: str) -> Opcode:
             action = Action.STORE
         return Opcode(action, space, Cache.DEFAULT, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, True)
     opcode = _work(base, tokens)
+    if base in ("REPLAY_START", "REPLAY_END"):
+        return opcode._replace(action=Action.MARKER, known=True)
     if base == "EXIT":
         return opcode._replace(action=Action.EXIT)
     if base == "BAR":

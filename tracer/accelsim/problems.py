@@ -5,12 +5,27 @@ have a clear meaning are always counted as warnings. Each kind is reported once,
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from traces.errors import UserError
 
 
 class TraceError(UserError):
     """A trace that cannot be read."""
+
+
+class BadData(TraceError):
+    """Compressed data that end early or are damaged. The text before the damage has been read.
+
+    Attributes:
+        kind: of the damage, for `Problems`.
+        reason: what is wrong.
+    """
+
+    def __init__(self, path: Path, container: str, reason: str) -> None:
+        """container: xz or tracez."""
+        self.kind, self.reason = f"BAD_{container.upper()}", f"bad {container} data: {reason}"
+        super().__init__(f"{path}:1: {self.reason}")
 
 
 @dataclass

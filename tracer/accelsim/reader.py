@@ -11,13 +11,13 @@ from tracer.accelsim.ungrouped import UngroupedKernel
 from traces.errors import UserError
 from traces.source import KernelSource, Prefill, check_copy
 
-GROUPED, UNGROUPED = (".traceg", ".traceg.xz"), (".trace", ".trace.xz")
+GROUPED, UNGROUPED = (".traceg", ".traceg.xz", ".tracez"), (".trace", ".trace.xz")
 _COPY = re.compile(r"MemcpyHtoD\s*,\s*(-?(?:0x)?[0-9a-fA-F]{1,32})\s*,\s*(-?[0-9]{1,32})\s*(?:,.*)?")
 
 
 def is_trace_name(name: str) -> bool:
-    """True for names of trace files, also of kinds that cannot be read."""
-    return name.endswith((*GROUPED, *UNGROUPED, ".tracez"))
+    """True for names of trace files."""
+    return name.endswith((*GROUPED, *UNGROUPED))
 
 
 def parse_memcpy(path: Path, number: int, line: str, problems: Problems) -> Prefill | None:
@@ -74,11 +74,6 @@ def open_kernel(path: Path, problems: Problems) -> AccelsimKernel:
         TraceError: an ending that cannot be read.
     """
     name = path.name
-    if name.endswith(".tracez"):
-        raise TraceError(
-            f"{path}: .tracez (the binary container of tracer 6) is not read: convert it with Accel-Sim's traceDsm "
-            "to .traceg first"
-        )
     if name.endswith(GROUPED):
         return AccelsimKernel(path, problems)
     if name.endswith(UNGROUPED):

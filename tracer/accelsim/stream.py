@@ -1,4 +1,4 @@
-"""Read a trace file, plain or compressed with xz, in blocks of whole lines."""
+"""Read the text of a trace file, plain, compressed with xz or in a .tracez, in blocks of whole lines."""
 
 import lzma
 import shutil
@@ -6,21 +6,15 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tracer.accelsim.problems import TraceError
+from tracer.accelsim.problems import BadData, TraceError
+from tracer.accelsim.tracez import tracez_text
 
+TRACEZ = ".tracez"
 BLOCK_BYTES = 1 << 22
 PROCESS_BYTES = 1 << 20
 """Smaller files are decompressed in this process, which is faster than starting another."""
 LINE_BYTES_MAX = 1 << 20
 """A file with a longer line is no trace."""
-
-
-class BadXz(TraceError):
-    """Compressed data that ends early or is damaged. The data before it has been read."""
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}:1: bad xz data: {reason}")
-        self.reason = reason
 
 
 def _plain(path: Path) -> Iterator[bytes]:
@@ -35,7 +29,7 @@ def _xz_library(path: Path) -> Iterator[bytes]:
             while block := file.read1(BLOCK_BYTES):  # read1: data before the damage must not be lost
                 yield block
     except (lzma.LZMAError, EOFError) as error:
-        raise BadXz(path, str(error)) from error
+        raise BadData(path, "xz", str(error)) from error
 
 
 def _xz_process(path: Path, program: str) -> Iterator[bytes]:
@@ -54,21 +48,24 @@ def _xz_process(path: Path, program: str) -> Iterator[bytes]:
         messages = process.stderr.read()
         if process.wait() != 0:
             text = " ".join(messages.decode(errors="replace").rpartition(": ")[2].split())
-            raise BadXz(path, text[:200] or "xz failed")
+            raise BadData(path, "xz", text[:200] or "xz failed")
 
 
 def read_bytes(path: Path) -> Iterator[bytes]:
-    """Content of a trace file in blocks of up to BLOCK_BYTES.
+    """Text of a trace file in blocks of about BLOCK_BYTES.
 
     Raises:
         TraceError: the file is missing or unreadable.
-        BadXz: the rest of its xz data is bad.
+        BadData: the rest of its compressed data is bad.
     """
     try:
+        if path.suffix == TRACEZ:
+            yield from tracez_text(path, BLOCK_BYTES)
+            return
         with open(path, "rb") as file:
             is_xz = file.read(6) == b"\xfd7zXZ\0"
         if path.suffix == ".xz" and not is_xz:
-            raise BadXz(path, "not an xz file")
+            raise BadData(path, "xz", "not an xz file")
         program = shutil.which("xz") if is_xz and path.stat().st_size >= PROCESS_BYTES else None
         if program:
             yield from _xz_process(path, program)

@@ -16,8 +16,7 @@ import numpy as np
 
 from tracer.accelsim.header import Header
 from tracer.accelsim.kernel import ID_WORDS, AccelsimKernel, KernelReader, body_blocks
-from tracer.accelsim.problems import TraceError
-from tracer.accelsim.stream import BadXz
+from tracer.accelsim.problems import BadData, TraceError
 from tracer.accelsim.text import NEWLINE, RETURN, read_place, skip_blanks
 from tracer.compile.jit import compiled
 from traces.source import Workgroup
@@ -91,8 +90,8 @@ class UngroupedKernel(AccelsimKernel):
         try:
             for block in blocks:
                 line = self._distribute_block(block, line, files)
-        except BadXz as error:
-            self._problems.damage("BAD_XZ", f"{self._path}:{line}", f"bad xz data: {error.reason}")
+        except BadData as error:
+            self._problems.damage(error.kind, f"{self._path}:{line}", error.reason)
         return files
 
     def _distribute_block(self, block: bytes, line: int, files: list[tuple[IO[bytes], IO[bytes]]]) -> int:

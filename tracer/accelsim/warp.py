@@ -6,10 +6,10 @@ Instruction -> event:
   and only take an issue slot. They then count as ALU work.
 * LDGSTS: ASYNC_COPY. LDGDEPBAR: a WAIT event that waits for nothing. DEPBAR: a WAIT for all groups except the latest,
   or ALU work if there is nothing to wait for.
-* BAR: BARRIER. An immediate below 16 is the number of the barrier. A larger one is the threads expected. Tracers write
-  only the last immediate of an instruction, so the number of a barrier with a thread count is lost. Barriers of
-  different counts get different numbers. Two of the same count at the same time become one (D20). BAR.ARV arrives
-  without waiting.
+* BAR: BARRIER. Tracer 6 writes its number and the threads expected; the number may be a register's value. Earlier ones
+  write only the last immediate. One below 16 is the number of the barrier. A larger one is the threads expected, and
+  the number is lost. Barriers of different counts get different numbers. Two of the same count at the same time become
+  one (D20). BAR.ARV arrives without waiting.
 * MEMBAR, but not within the workgroup (CTA): a WAIT for the stores since the last one, which get a slot (D10).
 * the last EXIT: EXIT. An earlier one (some lanes leave) is a branch.
 * all others: COMPUTE, by pipe (tracer.accelsim.section).
@@ -19,7 +19,7 @@ The sum of `count` over the events of a warp is its number of instructions in th
 
 import numpy as np
 
-from tracer.accelsim.instruction import HELPER, REPEAT
+from tracer.accelsim.instruction import HELPER, NO_VALUE, REPEAT
 from tracer.accelsim.local import WINDOW_BYTES
 from tracer.accelsim.opcodes import GENERIC, Action
 from tracer.accelsim.scoreboard import (
@@ -34,7 +34,7 @@ from tracer.accelsim.scoreboard import (
     wait_for_groups,
     write_result,
 )
-from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
+from tracer.accelsim.section import SECTION, U4_MAX, add_work, close_section, lengthen, next_event
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
 from traces.schema import ARRIVE_ONLY, BARRIERS, EXPLICIT, NO_SLOT, SLOTS, Cache, Kind, Space
@@ -62,7 +62,7 @@ ALL_LANES = (1 << LANES) - 1
 COMPUTE, LOAD, ATOMIC = (int(Action[n]) for n in ("COMPUTE", "LOAD", "ATOMIC"))
 ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))
 EXIT, BULK_COPY, WAIT_ALL, ARRIVE = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL", "ARRIVE"))
-FENCE = int(Action.FENCE)
+FENCE, MARKER = int(Action.FENCE), int(Action.MARKER)
 KIND_STORE, KIND_REDUCE = int(Kind.STORE), int(Kind.REDUCE)
 STORE_SLOT = SLOTS - 1
 """Slot of stores that a fence waits for. Loads take it last."""
@@ -70,7 +70,7 @@ KIND_EXIT = int(Kind.EXIT)
 SHARED, LOCAL, GLOBAL = int(Space.SHARED), int(Space.LOCAL), int(Space.GLOBAL)
 KIND_OF_ACTION = np.array(
     [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
-     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT], np.uint8)  # fmt: skip
+     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT, Kind.WAIT], np.uint8)  # fmt: skip
 assert len(KIND_OF_ACTION) == len(Action)
 DEFAULT_CACHE = int(Cache.DEFAULT)
 
@@ -202,12 +202,18 @@ def access(builder, instruction, opcode, action, events, addresses):
 
 @compiled
 def barrier(builder, instruction, action, events):
-    """Add a barrier. Its number or its expected threads come from the immediate."""
+    """Add a barrier with its number and the threads that it expects, as far as the trace tells them."""
     event = start_event(builder, instruction, action, events)
     if action == ARRIVE:
         event.space = ARRIVE_ONLY
     event.slot = 0
-    if 0 < instruction.imm < BARRIERS:
+    if instruction.imm2 != NO_VALUE:
+        number, threads = instruction.imm, instruction.imm2
+        if threads == 0 and instruction.value != NO_VALUE:
+            number, threads = instruction.value, instruction.imm
+        event.slot = number if 0 <= number < BARRIERS else NO_SLOT
+        event.work = min(threads, U4_MAX)
+    elif 0 < instruction.imm < BARRIERS:
         event.slot = instruction.imm
     elif instruction.imm >= BARRIERS:
         warps = (instruction.imm + LANES - 1) // LANES
@@ -266,7 +272,9 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
 
 @compiled
 def is_left_out(builder, instruction, opcode):
-    """True for a line that the writer added, and for the first of the two lines of a copy in a raw trace."""
+    """True for lines that a writer or tracer added, and for the first of the two lines of a copy in a raw trace."""
+    if opcode.action == MARKER:
+        return True
     if instruction.noted and instruction.note_slot == HELPER:
         return True
     if opcode.action != ASYNC_COPY or not builder.halve_copies:

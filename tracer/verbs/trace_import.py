@@ -24,7 +24,7 @@ from traces.source import warnings_of
 def import_trace(
     trace: str, output: str, lenient: bool, kernels: str | None, jobs: int, compression: str, as_json: bool
 ) -> None:
-    """Read TRACE (an Accel-Sim kernelslist.g, its folder, or one .traceg or .traceg.xz) into a trace archive.
+    """Read TRACE (an Accel-Sim kernelslist.g, its folder, or one .traceg, .traceg.xz or .tracez) into a trace archive.
 
     Example: t3sim trace import traces/kernelslist.g -o trace.h5
     """

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tests.support.accelsim_texts import events_of, kernel_text, read, write
+from tracer.accelsim.problems import TraceError
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.writer import export_accelsim
 from traces.schema import ARRIVE_ONLY, EXPLICIT, NO_SLOT, PLAIN_STRIDE, Cache, Kind, Pipe, Space
@@ -230,6 +231,31 @@ def test_barriers(tmp_path):
     line = "{:04x} ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 {} "
     events = events_of(tmp_path, [line.format(0, 0), line.format(16, 3), line.format(32, 128), EXIT], block="128,1,1")
     assert [(e["slot"], e["work"]) for e in events[:3]] == [(0, 0), (3, 0), (4, 128)]
+
+
+def test_barriers_of_tracer_6_have_number_and_threads(tmp_path):
+    """A number may be the value of a register: then it stands first among the values, and the second immediate is 0."""
+    lines = [
+        "0000 ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 0 0 NoVal ",
+        "0010 ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 3 128 NoVal ",
+        "0020 ffffffff 0 BAR.ARV 0 0 9 64 Val ",
+        "0030 ffffffff 1 R7 BAR.SYNC 0 0 96 0 Val 1 b ",
+        "0040 ffffffff 1 UR4 BAR.SYNC 1 R3 0 32 Val 32" + " 5" * 32 + " 1 2 ",
+        "0050 ffffffff 1 R7 BAR.SYNC 0 0 4 64 Val 1 b ",
+        "0060 ffffffff 0 EXIT 0 0 0 0 NoVal ",
+    ]
+    events = events_of(tmp_path, lines, block="128,1,1", version=6, architecture=90)
+    found = [(int(e["slot"]), int(e["work"]), int(e["space"])) for e in events[:-1]]
+    assert found == [(0, 0, 0), (3, 128, 0), (9, 64, ARRIVE_ONLY), (11, 96, 0), (5, 32, 0), (4, 64, 0)]
+
+
+def test_an_impossible_barrier_of_tracer_6_is_refused(tmp_path):
+    line, end = "0000 ffffffff 0 BAR.SYNC 0 0 {} 0 NoVal ", "0010 ffffffff 0 EXIT 0 0 0 0 NoVal "
+    for number in (16, 300, -1):
+        with pytest.raises(TraceError, match="slot: found 255, allowed of a barrier 0 to 15"):
+            events_of(tmp_path, [line.format(number), end], version=6, architecture=90)
+    with pytest.raises(TraceError, match=r"bad register values after `Val`: .*Val 1 zz"):
+        events_of(tmp_path, ["0000 ffffffff 1 R7 BAR.SYNC 0 0 64 0 Val 1 zz ", end], version=6, architecture=90)
 
 
 def test_barriers_with_different_numbers_of_threads_are_apart(tmp_path):

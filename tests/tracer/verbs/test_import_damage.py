@@ -52,7 +52,7 @@ REFUSED = {
     "noise": Refused(bytes(range(256)) * 2000, ":1: no `#traces format`", 1, None),
     "address of 2^63": Refused(  # line 18: `thread block =`
         GOOD.replace("0x7f4000000000", "0xfffffffffffffff0"), ":18: kernel _Z4testPf, workgroup 0, warp 0, ", 1, 0),
-    "tracez": Refused(b"\0\1", "traceDsm", 1, None, "kernel-1.tracez"),
+    "tracez": Refused(b"\0\1", ":1: bad tracez data", 1, None, "kernel-1.tracez"),
     "no xz": Refused(b"garbage", ":1: bad xz data", 1, None, "kernel-1.traceg.xz"),
     "empty xz": Refused(b"", ":1: bad xz data", 1, None, "kernel-1.traceg.xz"),
 }  # fmt: skip
