@@ -7,7 +7,7 @@ import numpy as np
 
 from tracer.accelsim.instruction import BULK_LANES_MAX, Trouble
 from tracer.accelsim.lanes import find_pattern
-from tracer.accelsim.text import read_decimal, read_hex
+from tracer.accelsim.text import LOWER_X, read_decimal, read_hex, skip_blanks
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT, PLAIN_STRIDE
@@ -114,46 +114,61 @@ def read_addresses(data, pos, end, instruction, scan):
 
 @compiled
 def add_bulk_row(instruction, address, row_bytes, scan):
-    """Add one row of a bulk copy as lanes of 16 bytes."""
+    """Add contiguous bytes of a bulk copy as lanes of 16 bytes. False if there are too many lanes."""
+    if instruction.lanes + (row_bytes + BULK_LANE_BYTES - 1) // BULK_LANE_BYTES > BULK_LANES_MAX:
+        return False
     for offset in range(0, row_bytes, BULK_LANE_BYTES):
         scan.lanes[instruction.lanes] = address + np.uint64(offset)
         instruction.lanes += 1
+    return True
 
 
 @compiled
 def read_bulk(data, pos, end, instruction, scan):
-    """Read a bulk copy (tracer 6): width, barrier, multicast [CTAs], bytes, bytes outside, mode, addresses."""
+    """Read a bulk copy: bytes of a transfer, barrier, multicast [CTAs], bytes, bytes outside, mode, transfers.
+
+    Only transfers inside the tensor are listed. Earlier tracers write only a width of 0.
+    """
     width, pos = read_decimal(data, pos, end)
-    if pos < 0:
+    if pos < 0 or width < 0 or width > WIDTH_MAX:
         return BAD_WIDTH
     instruction.lanes = 0
-    if width == 0:
+    barrier_at = skip_blanks(data, pos, end)
+    if width == 0 and (barrier_at + 1 >= end or data[barrier_at + 1] != LOWER_X):
         return pos
     _, pos = read_hex(data, pos, end)
-    multicast, total, outside, mode = 0, 0, 0, 0
+    multicast, mode = 0, -1
     if pos >= 0:
         multicast, pos = read_decimal(data, pos, end)
     if pos >= 0 and multicast:
         _, pos = read_hex(data, pos, end)
-    if pos >= 0:
-        total, pos = read_decimal(data, pos, end)
-    if pos >= 0:
-        outside, pos = read_decimal(data, pos, end)
+    for _ in range(2):
+        if pos >= 0:
+            _, pos = read_decimal(data, pos, end)
     if pos >= 0:
         mode, pos = read_decimal(data, pos, end)
-    if pos < 0 or (mode != BULK_LIST and mode != BULK_DELTA) or total < 0 or outside < 0:
+    if pos < 0 or (mode != BULK_LIST and mode != BULK_DELTA):
         return BAD_BULK
-    address, count = 0, 0
+    base, count = 0, 0
     if mode == BULK_DELTA:
-        address, pos = read_hex(data, pos, end)
+        base, pos = read_hex(data, pos, end)
     if pos >= 0:
         count, pos = read_decimal(data, pos, end)
-    if pos < 0 or count < 0 or count > BULK_LANES_MAX:
+    if pos < 0 or count < 0:
         return BAD_BULK
-    row_bytes = max(total // max(count, 1), 1)
-    if count * ((row_bytes + BULK_LANE_BYTES - 1) // BULK_LANE_BYTES) > BULK_LANES_MAX:
-        return BAD_BULK
+    if mode == BULK_DELTA and count == 1 and base == 0:
+        if scan.lost_bases == 0:
+            scan.lost_bases_line = scan.line
+        scan.lost_bases += 1
+        return pos
+    return read_transfers(data, pos, end, instruction, scan, mode, base, count, width)
+
+
+@compiled
+def read_transfers(data, pos, end, instruction, scan, mode, base, count, width):
+    """Read the addresses of a bulk copy's transfers. Those that follow each other in memory become one row."""
     instruction.inner = EXPLICIT
+    address, first, row_bytes = base, base, 0
     for k in range(count):
         if mode == BULK_LIST:
             address, pos = read_hex(data, pos, end)
@@ -162,5 +177,11 @@ def read_bulk(data, pos, end, instruction, scan):
             address += delta
         if pos < 0:
             return TOO_FEW_ADDRESSES
-        add_bulk_row(instruction, np.uint64(address), row_bytes, scan)
+        if address != first + row_bytes:
+            if not add_bulk_row(instruction, np.uint64(first), row_bytes, scan):
+                return BAD_BULK
+            first, row_bytes = address, 0
+        row_bytes += width
+    if not add_bulk_row(instruction, np.uint64(first), row_bytes, scan):
+        return BAD_BULK
     return pos

@@ -28,8 +28,8 @@ INSTRUCTION = np.dtype(
     [
         ("line", "i8"),
         ("imm", "i8"),
-        ("imm2", "i8"),  # tracer 6; NO_VALUE = an earlier tracer
-        ("value", "i8"),  # tracer 6: of the first destination register; NO_VALUE = none
+        ("imm2", "i8"),  # of tracers of 2026; NO_VALUE = an earlier tracer
+        ("value", "i8"),  # of the first destination register; NO_VALUE = not in the trace
         ("base", "u8"),  # lane pattern as in traces.schema.EVENT
         ("row_stride", "i8"),
         ("note_wait", "u8"),  # the writer's note: slots to wait for
@@ -91,6 +91,8 @@ SCAN = np.dtype(
         ("gap_strides_line", "i8"),
         ("many_sources", "i8"),  # lines with more than ACCELSIM_SOURCES
         ("many_sources_line", "i8"),
+        ("lost_bases", "i8"),  # bulk copies of one transfer, whose address is not in the trace
+        ("lost_bases_line", "i8"),
         ("returns", "i8"),  # lines that end with a carriage return
         ("returns_line", "i8"),
         # the line being read

@@ -34,6 +34,7 @@ ID_WORDS = 4
 """Words `x y z warp` that tracers before version 3 put on every line."""
 
 GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
+LOST_BASE = "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out"
 MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
 
 
@@ -204,6 +205,7 @@ class KernelReader:
             (self._scan[0], "extra_columns", "extra columns", "columns behind the known ones: ignored"),
             (self._scan[0], "gap_strides", "gap stride", GAP_STRIDE),
             (self._scan[0], "many_sources", "many sources", MANY_SOURCES),
+            (self._scan[0], "lost_bases", "bulk copy", LOST_BASE),
             (self._scan[0], "returns", "CRLF", "lines end with carriage returns (CRLF): read without them"),
         ):
             if record[count]:

@@ -22,7 +22,16 @@ from tracer.accelsim.instruction import (
 )
 from tracer.accelsim.local import spread_lanes
 from tracer.accelsim.opcode_column import read_opcode
-from tracer.accelsim.text import read_after, read_decimal, read_hex, read_immediate, read_place, skip_blanks, skip_word
+from tracer.accelsim.text import (
+    numbers_ahead,
+    read_after,
+    read_decimal,
+    read_hex,
+    read_immediate,
+    read_place,
+    skip_blanks,
+    skip_word,
+)
 from tracer.compile.jit import compiled
 from traces.schema import NO_SLOT, SLOTS, Cache
 
@@ -134,14 +143,10 @@ def read_note(data, pos, end, instruction):
 
 @compiled
 def read_values(data, pos, end, instruction, destinations):
-    """Read what tracer 6 writes behind the immediate: `[imm2] Val n hex*n ...` or `[imm2] NoVal`.
+    """Read what tracer 6 writes at the end: `Val n hex*n ...` or `NoVal`.
 
     `Val` gives values of all registers, of one lane (n = 1) or all; that of the first destination is kept.
     """
-    second, after = read_immediate(data, pos, end)
-    if after >= 0:
-        pos = after
-    instruction.imm2 = max(second, 0)
     values = read_after(data, skip_blanks(data, pos, end), end, VALUES)
     if values >= 0 and destinations > 0:
         _, pos = read_decimal(data, values, end)
@@ -155,7 +160,7 @@ def read_values(data, pos, end, instruction, destinations):
 
 @compiled
 def read_tail(data, pos, end, instruction, scan, destinations):
-    """Read the immediate (version 5 and later) and the columns after it."""
+    """Read the immediates (version 5 and later; tracers of 2026 write two) and the columns after them."""
     instruction.imm = 0
     instruction.imm2 = instruction.value = NO_VALUE
     instruction.noted = 0
@@ -163,6 +168,9 @@ def read_tail(data, pos, end, instruction, scan, destinations):
         instruction.imm, pos = read_immediate(data, pos, end)
         if pos < 0:
             return NO_IMMEDIATE
+        second, after = read_immediate(data, pos, end)
+        if after >= 0:
+            instruction.imm2, pos = max(second, 0), after
     if scan.version > IMMEDIATE_VERSION:
         return read_values(data, pos, end, instruction, destinations)
     pos = skip_blanks(data, pos, end)
@@ -207,10 +215,10 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
     pos = read_registers(data, pos, end, instruction, scan, True)
     if pos < 0:
         return pos
-    if form == FORM_GMMA and scan.version > IMMEDIATE_VERSION:
+    if (
+        form == FORM_GMMA and numbers_ahead(data, pos, end) > 2
+    ):  # tracers of 2026 put a flag before width and immediates
         _, pos = read_decimal(data, pos, end)
-        if pos < 0:
-            return BAD_WIDTH
     if form == FORM_BULK:
         pos = read_bulk(data, pos, end, instruction, scan)
     else:

@@ -75,6 +75,17 @@ def read_immediate(data, pos, end):
 
 
 @compiled
+def numbers_ahead(data, pos, end):
+    """How many decimal numbers follow before the end or another word."""
+    count = 0
+    while True:
+        _, pos, _ = _read_digits(data, pos, end)
+        if pos < 0:
+            return count
+        count += 1
+
+
+@compiled
 def read_place(data, pos, end):
     """Read the four decimal numbers x y z warp. The position is -1 if there are fewer."""
     x, pos = read_decimal(data, pos, end)

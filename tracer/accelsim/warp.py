@@ -6,10 +6,10 @@ Instruction -> event:
   and only take an issue slot. They then count as ALU work.
 * LDGSTS: ASYNC_COPY. LDGDEPBAR: a WAIT event that waits for nothing. DEPBAR: a WAIT for all groups except the latest,
   or ALU work if there is nothing to wait for.
-* BAR: BARRIER. Tracer 6 writes its number and the threads expected; the number may be a register's value. Earlier ones
-  write only the last immediate. One below 16 is the number of the barrier. A larger one is the threads expected, and
-  the number is lost. Barriers of different counts get different numbers. Two of the same count at the same time become
-  one (D20). BAR.ARV arrives without waiting.
+* BAR: BARRIER. Tracers of 2026 write its number and the threads expected. Tracer 6 also writes the number if it is in a
+  register. Else only the last immediate is known. One below 16 is the number of the barrier. A larger one is the
+  threads expected, and the number is lost. Barriers of different counts get different numbers. Two of the same count at
+  the same time become one (D20). BAR.ARV arrives without waiting.
 * MEMBAR, but not within the workgroup (CTA): a WAIT for the stores since the last one, which get a slot (D10).
 * the last EXIT: EXIT. An earlier one (some lanes leave) is a branch.
 * all others: COMPUTE, by pipe (tracer.accelsim.section).
@@ -19,7 +19,7 @@ The sum of `count` over the events of a warp is its number of instructions in th
 
 import numpy as np
 
-from tracer.accelsim.instruction import HELPER, NO_VALUE, REPEAT
+from tracer.accelsim.instruction import HELPER, NO_REGISTER, NO_VALUE, REPEAT
 from tracer.accelsim.local import WINDOW_BYTES
 from tracer.accelsim.opcodes import GENERIC, Action
 from tracer.accelsim.scoreboard import (
@@ -207,10 +207,9 @@ def barrier(builder, instruction, action, events):
     if action == ARRIVE:
         event.space = ARRIVE_ONLY
     event.slot = 0
-    if instruction.imm2 != NO_VALUE:
-        number, threads = instruction.imm, instruction.imm2
-        if threads == 0 and instruction.value != NO_VALUE:
-            number, threads = instruction.value, instruction.imm
+    named = instruction.imm2 == 0 and instruction.dst != NO_REGISTER  # by a register
+    if instruction.imm2 != NO_VALUE and (not named or instruction.value != NO_VALUE):
+        number, threads = (instruction.value, instruction.imm) if named else (instruction.imm, instruction.imm2)
         event.slot = number if 0 <= number < BARRIERS else NO_SLOT
         event.work = min(threads, U4_MAX)
     elif 0 < instruction.imm < BARRIERS:

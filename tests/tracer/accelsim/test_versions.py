@@ -50,6 +50,7 @@ def plain(tmp_path):
         ("4", {"extra": "-enable lineinfo = 1\n", "prefix": lambda b, w: "117 "}),
         ("5", {"suffix": "-845247145 "}),
         ("5", {"suffix": "18446744073709551615 "}),
+        ("5", {"suffix": "7 -845247145 "}),
         ("6", {"suffix": "0 0 NoVal "}),
         ("6", {"suffix": "0 0 Val 1 ff 1 ff "}),
     ],
@@ -95,7 +96,14 @@ def raw(version, suffix, more="", seed=1):
 
 @pytest.mark.parametrize(
     ("version", "suffix", "more"),
-    [("1.2", "", ""), ("3", "", ""), ("5", "0 ", ""), ("5", "0 ", "12 3 "), ("6", "0 0 NoVal ", "0 0 0 1 0 0 0 ")],
+    [
+        ("1.2", "", ""),
+        ("3", "", ""),
+        ("5", "0 ", ""),
+        ("5", "0 ", "12 3 "),
+        ("5", "0 0 ", "0 0 0 1 0 0 0 "),
+        ("6", "0 0 NoVal ", "0 0 0 1 0 0 0 "),
+    ],
 )
 @pytest.mark.parametrize("buckets", [1, 3])
 def test_raw_traces_are_grouped(tmp_path, plain, monkeypatch, version, suffix, more, buckets):
