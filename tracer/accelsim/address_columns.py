@@ -133,18 +133,20 @@ def read_bulk(data, pos, end, instruction, scan):
     if pos < 0 or width < 0 or width > WIDTH_MAX:
         return BAD_WIDTH
     instruction.lanes = 0
+    instruction.barrier = instruction.bytes = instruction.multicast = 0
     barrier_at = skip_blanks(data, pos, end)
     if width == 0 and (barrier_at + 1 >= end or data[barrier_at + 1] != LOWER_X):
         return pos
-    _, pos = read_hex(data, pos, end)
-    multicast, mode = 0, -1
+    barrier, pos = read_hex(data, pos, end)
+    multicast, outside, mode = 0, 0, -1
     if pos >= 0:
         multicast, pos = read_decimal(data, pos, end)
     if pos >= 0 and multicast:
         _, pos = read_hex(data, pos, end)
-    for _ in range(2):
-        if pos >= 0:
-            _, pos = read_decimal(data, pos, end)
+    if pos >= 0:
+        _, pos = read_decimal(data, pos, end)
+    if pos >= 0:
+        outside, pos = read_decimal(data, pos, end)
     if pos >= 0:
         mode, pos = read_decimal(data, pos, end)
     if pos < 0 or (mode != BULK_LIST and mode != BULK_DELTA):
@@ -156,6 +158,9 @@ def read_bulk(data, pos, end, instruction, scan):
         count, pos = read_decimal(data, pos, end)
     if pos < 0 or count < 0:
         return BAD_BULK
+    instruction.barrier = barrier & 0xFFFFFFFF
+    instruction.multicast = multicast != 0
+    instruction.bytes = count * width + outside
     if mode == BULK_DELTA and count == 1 and base == 0:
         if scan.lost_bases == 0:
             scan.lost_bases_line = scan.line

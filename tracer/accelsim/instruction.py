@@ -20,7 +20,7 @@ ACCELSIM_SOURCES = 4
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128
 OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
-FORM_GMMA, FORM_BULK, FORM_LOCAL, FORM_MARKER = 1, 2, 3, 4
+FORM_GMMA, FORM_BULK, FORM_LOCAL, FORM_MARKER, FORM_SYNCS = 1, 2, 3, 4, 5
 BULK_LANES_MAX = 1 << 14
 """Most lanes of 16 bytes that one bulk copy moves."""
 
@@ -29,7 +29,9 @@ INSTRUCTION = np.dtype(
         ("line", "i8"),
         ("imm", "i8"),
         ("imm2", "i8"),  # of tracers of 2026; NO_VALUE = an earlier tracer
-        ("value", "i8"),  # of the first destination register; NO_VALUE = not in the trace
+        ("value", "i8"),  # of the first destination (SYNCS: second source); NO_VALUE = not in the trace
+        ("bytes", "i8"),  # TMA: that its barrier is told
+        ("barrier", "u4"),  # TMA, SYNCS: address of the transaction barrier, 0 = none or several
         ("base", "u8"),  # lane pattern as in traces.schema.EVENT
         ("row_stride", "i8"),
         ("note_wait", "u8"),  # the writer's note: slots to wait for
@@ -42,6 +44,7 @@ INSTRUCTION = np.dtype(
         ("src", "i2", MAX_SOURCES),
         ("inner", "u1"),
         ("sources", "u1"),
+        ("multicast", "u1"),  # TMA: 1 = to several workgroups
         ("noted", "u1"),  # 1 = the line has the writer's note
         ("note_slot", "u1"),
         ("note_cache", "u1"),
@@ -80,7 +83,7 @@ SCAN = np.dtype(
         ("opcode_hash", "i4", OPCODE_HASH_SLOTS),  # opcode number + 1, 0 = free
         ("opcode_first", "i8", OPCODES_MAX + 1),  # first byte of each opcode's text
         ("opcode_text", "u1", OPCODES_MAX * OPCODE_BYTES_MAX),
-        ("opcode_form", "u1", OPCODES_MAX),  # FORM_GMMA: an extra column; FORM_BULK: TMA; FORM_LOCAL; FORM_MARKER; 0
+        ("opcode_form", "u1", OPCODES_MAX),  # FORM_GMMA: an extra column; FORM_BULK: TMA; ...; 0
         # errors and warnings
         ("error", "i8"),
         ("error_line", "i8"),

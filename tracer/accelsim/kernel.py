@@ -13,16 +13,20 @@ from tracer.accelsim.instruction import (
     MEANING,
     SCAN,
     Outcome,
+    Tables,
     Trouble,
     grown,
     new_tables,
 )
+from tracer.accelsim.issue import BUILDER
 from tracer.accelsim.opcode_book import OpcodeBook
+from tracer.accelsim.opcodes import Action
+from tracer.accelsim.phases import NOT_FOLLOWED, find_phases
 from tracer.accelsim.problems import BadData, Problems, TraceError
 from tracer.accelsim.scan import scan_lines
 from tracer.accelsim.stream import line_blocks, read_bytes
 from tracer.accelsim.tracez import HEADER_BYTES_MAX
-from tracer.accelsim.warp import BUILDER, build_workgroup
+from tracer.accelsim.warp import build_workgroup
 from tracer.workgroup_check import check_workgroup
 from traces.errors import UserError
 from traces.schema import EVENT
@@ -35,6 +39,7 @@ ID_WORDS = 4
 
 GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
 LOST_BASE = "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out"
+NO_PHASES = "transaction barriers that are not followed: warps wait for their own copies only"
 MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
 
 
@@ -172,12 +177,19 @@ class KernelReader:
         if n_warps < self._header.warps:
             text = f"{n_warps} of {self._header.warps} warps: the others did nothing"
             self._problems.warn("missing warp", where, text)
+        records = self._opcodes.extend(scan, tables, self.where)
+        phase_events = self._follow(tables, n_instructions, records, where)
         room = n_instructions + n_warps + n_addresses // 32 + 1
+        if phase_events:
+            room += phase_events + n_addresses
         if room > len(self._events):
             self._events = np.empty(2 * room, EVENT)
-        records = self._opcodes.extend(scan, tables, self.where)
         first_event = np.zeros(n_warps + 1, np.int64)
-        count = build_workgroup(self._builder[0], tables, n_warps, n_instructions, records, self._events, first_event)
+        parts = (self._builder[0], tables, n_warps, n_instructions, records, self._events, first_event)
+        count = build_workgroup(*parts)
+        if count < 0:
+            self._not_followed(where)
+            count = build_workgroup(*parts)
         return Workgroup(
             index=index,
             warp=tables.warps["index"][:n_warps].astype(np.uint16),
@@ -185,6 +197,22 @@ class KernelReader:
             events=self._events[:count].copy(),
             addresses=tables.addresses[:n_addresses].copy(),
         )
+
+    def _follow(self, tables: Tables, n_instructions: int, records: np.ndarray, where: str) -> int:
+        """Find the transaction barriers of a workgroup. Returns the number of events of all arrivals."""
+        builder = self._builder[0]
+        builder["followed"] = 0
+        if builder["noted"] or not (records["action"] >= Action.PHASE_INIT).any():
+            return 0
+        events = int(find_phases(builder, tables.instructions, n_instructions, records))
+        builder["followed"] = events > 0
+        if events == NOT_FOLLOWED:
+            self._not_followed(where)
+        return max(events, 0)
+
+    def _not_followed(self, where: str) -> None:
+        self._builder[0]["followed"] = 0
+        self._problems.warn("transaction barriers", where, NO_PHASES)
 
     def _is_new(self, index: int, where: str) -> bool:
         """Record a thread block. A repeated thread block is damage."""

@@ -14,6 +14,7 @@ from tracer.accelsim.instruction import (
     FORM_GMMA,
     FORM_LOCAL,
     FORM_MARKER,
+    FORM_SYNCS,
     NO_REGISTER,
     NO_VALUE,
     REPEAT,
@@ -33,11 +34,12 @@ from tracer.accelsim.text import (
     skip_word,
 )
 from tracer.compile.jit import compiled
-from traces.schema import NO_SLOT, SLOTS, Cache
+from traces.schema import EXPLICIT, NO_SLOT, SLOTS, Cache
 
 LETTER_R, LETTER_U, LETTER_P, LETTER_B, LETTER_T, LETTER_Z = (ord(letter) for letter in "RUPBTZ")
 DIGIT_0 = ord("0")
 MASK_DIGITS = 8
+LANES = 32
 REGISTER_MAX = 255
 UNIFORM_ZERO = 63
 IMMEDIATE_VERSION = 5
@@ -142,24 +144,40 @@ def read_note(data, pos, end, instruction):
 
 
 @compiled
-def read_values(data, pos, end, instruction, destinations):
+def first_lane(mask):
+    """Number of the first active lane; 0 if there is none."""
+    lane = 0
+    while lane < LANES - 1 and (mask >> lane) & 1 == 0:
+        lane += 1
+    return lane if mask else 0
+
+
+@compiled
+def read_values(data, pos, end, instruction, wanted, registers):
     """Read what tracer 6 writes at the end: `Val n hex*n ...` or `NoVal`.
 
-    `Val` gives values of all registers, of one lane (n = 1) or all; that of the first destination is kept.
+    `Val` gives values of all registers, destinations first: one for all lanes (n = 1), or of each lane. Of register
+    `wanted` (from 0), the first active lane's is kept.
     """
-    values = read_after(data, skip_blanks(data, pos, end), end, VALUES)
-    if values >= 0 and destinations > 0:
-        _, pos = read_decimal(data, values, end)
-        if pos >= 0:
-            value, pos = read_hex(data, pos, end)
-        if pos < 0:
+    pos = read_after(data, skip_blanks(data, pos, end), end, VALUES)
+    if pos < 0 or wanted >= registers:
+        return end
+    for register in range(wanted + 1):
+        count, pos = read_decimal(data, pos, end)
+        if pos < 0 or count < 1 or count > LANES:
             return BAD_VALUES
-        instruction.value = value & 0xFFFFFFFF
+        chosen = first_lane(np.int64(instruction.mask)) if count > 1 else 0
+        for lane in range(count):
+            value, pos = read_hex(data, pos, end)
+            if pos < 0:
+                return BAD_VALUES
+            if register == wanted and lane == chosen:
+                instruction.value = value & 0xFFFFFFFF
     return end
 
 
 @compiled
-def read_tail(data, pos, end, instruction, scan, destinations):
+def read_tail(data, pos, end, instruction, scan, wanted, registers):
     """Read the immediates (version 5 and later; tracers of 2026 write two) and the columns after them."""
     instruction.imm = 0
     instruction.imm2 = instruction.value = NO_VALUE
@@ -172,7 +190,7 @@ def read_tail(data, pos, end, instruction, scan, destinations):
         if after >= 0:
             instruction.imm2, pos = max(second, 0), after
     if scan.version > IMMEDIATE_VERSION:
-        return read_values(data, pos, end, instruction, destinations)
+        return read_values(data, pos, end, instruction, wanted, registers)
     pos = skip_blanks(data, pos, end)
     if pos >= end:
         return pos
@@ -227,6 +245,11 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
         if form == FORM_LOCAL and pos >= 0:
             width, _ = read_decimal(data, width_at, end)
             spread_lanes(instruction, width, scan, warp_index)
+        instruction.barrier = instruction.multicast = 0
+        if form == FORM_SYNCS and instruction.lanes > 0 and instruction.inner != EXPLICIT and instruction.stride == 0:
+            instruction.barrier = instruction.base & np.uint64(0xFFFFFFFF)
     if pos < 0:
         return pos
-    return read_tail(data, pos, end, instruction, scan, destinations)
+    if form == FORM_SYNCS:
+        return read_tail(data, pos, end, instruction, scan, destinations + 1, destinations + instruction.sources)
+    return read_tail(data, pos, end, instruction, scan, 0, destinations)

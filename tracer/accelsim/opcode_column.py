@@ -7,6 +7,7 @@ from tracer.accelsim.instruction import (
     FORM_GMMA,
     FORM_LOCAL,
     FORM_MARKER,
+    FORM_SYNCS,
     OPCODE_BYTES_MAX,
     OPCODE_HASH_SLOTS,
     OPCODES_MAX,
@@ -18,8 +19,8 @@ from tracer.compile.jit import compiled
 LETTER_G, LETTER_M, LETTER_A, LETTER_Z = ord("G"), ord("M"), ord("A"), ord("Z")
 LOWER_FIRST, LOWER_LAST, DOT, UNDERSCORE = ord("a"), ord("z"), ord("."), ord("_")
 DIGIT_0, DIGIT_9 = ord("0"), ord("9")
-UTMA, UTMAC, UBLK, LDL, STL, REPLAY = (
-    np.frombuffer(name, np.uint8) for name in (b"UTMA", b"UTMAC", b"UBLK", b"LDL", b"STL", b"REPLAY_")
+UTMA, UTMAC, UBLK, LDL, STL, REPLAY, SYNCS = (
+    np.frombuffer(name, np.uint8) for name in (b"UTMA", b"UTMAC", b"UBLK", b"LDL", b"STL", b"REPLAY_", b"SYNCS.")
 )
 BAD_OPCODE, TOO_MANY_OPCODES = -int(Trouble.BAD_OPCODE), -int(Trouble.TOO_MANY_OPCODES)
 
@@ -44,11 +45,13 @@ def same_text(data, first, length, text, start):
 
 @compiled
 def opcode_form(data, first, last):
-    """FORM_GMMA, FORM_BULK, FORM_LOCAL, FORM_MARKER or 0, from the name before the first dot."""
+    """A FORM or 0, from the name before the first dot."""
     if last - first > 4 and (same_text(data, first, 4, UTMA, 0) or same_text(data, first, 4, UBLK, 0)):
         return 0 if same_text(data, first, 5, UTMAC, 0) else FORM_BULK  # UTMACCTL and UTMACMDFLUSH move no data
     if last - first > len(REPLAY) and same_text(data, first, len(REPLAY), REPLAY, 0):
         return FORM_MARKER
+    if last - first > len(SYNCS) and same_text(data, first, len(SYNCS), SYNCS, 0):
+        return FORM_SYNCS
     short = last - first == 3 or (last - first > 3 and data[first + 3] == DOT)
     if short and (same_text(data, first, 3, LDL, 0) or same_text(data, first, 3, STL, 0)):
         return FORM_LOCAL

@@ -31,10 +31,16 @@ class Action(IntEnum):
     BARRIER = 8
     EXIT = 9
     BULK_COPY = 10  # TMA load: a separate group
-    WAIT_ALL = 11  # waits for every group
+    WAIT_ALL = 11  # waits for a phase of a transaction barrier, or for every group if phases are not followed
     ARRIVE = 12  # BAR.ARV: a barrier that counts the warp but does not stop it
     FENCE = 13  # MEMBAR beyond the workgroup: waits for the warp's stores
     MARKER = 14  # of the tracer, around a loop that waits for a barrier: no instruction
+    PHASE_INIT = 15  # of a transaction barrier; these five only take an issue slot if phases are not followed
+    ARRIVE_ONCE = 16  # each lane
+    ARRIVE_COUNT = 17  # each lane, `value` times
+    ANNOUNCE = 18  # each lane arrives once and announces `value` bytes
+    PHASE_OTHER = 19
+    COPIES_ARRIVE = 20  # when the LDGSTS before it are done; as COMMIT if phases are not followed
 
 
 GENERIC = len(Space)
@@ -197,6 +203,18 @@ def _work(base: str, tokens: list[str]) -> Opcode:
     return Opcode(Action.COMPUTE, 0, Cache.DEFAULT, pipe, 0, dst, sources, latency, macs, base in _WORK, work)
 
 
+def _phase_action(tokens: list[str]) -> Action:
+    """Action of SYNCS."""
+    if "TRYWAIT" in tokens:
+        return Action.WAIT_ALL
+    if tokens[:1] == ["EXCH"]:
+        return Action.PHASE_INIT
+    if tokens[:1] != ["ARRIVE"]:
+        return Action.COMPUTE
+    ways = {"A1T0": Action.ARRIVE_ONCE, "ART0": Action.ARRIVE_COUNT, "TRANS64": Action.ANNOUNCE, "RED": Action.ANNOUNCE}
+    return ways.get(tokens[-1], Action.PHASE_OTHER)
+
+
 def classify(text: str) -> Opcode:
     """Effect of an opcode such as `LDG.E.128.STRONG.GPU`."""
     base, *tokens = text.split(".")
@@ -225,11 +243,11 @@ def classify(text: str) -> Opcode:
     if base == "DEPBAR":
         return opcode._replace(action=Action.DEPBAR)
     if base in ("LDGDEPBAR", "ARRIVES"):
-        return opcode._replace(action=Action.COMMIT)
+        return opcode._replace(action=Action.COMMIT if base == "LDGDEPBAR" else Action.COPIES_ARRIVE)
     if base == "MEMBAR" and "CTA" not in tokens:
         return opcode._replace(action=Action.FENCE)
-    if base == "SYNCS" and "TRYWAIT" in tokens:
-        return opcode._replace(action=Action.WAIT_ALL)
+    if base == "SYNCS":
+        return opcode._replace(action=_phase_action(tokens))
     return opcode
 
 

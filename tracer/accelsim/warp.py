@@ -19,11 +19,14 @@ The sum of `count` over the events of a warp is its number of instructions in th
 
 import numpy as np
 
-from tracer.accelsim.instruction import HELPER, NO_REGISTER, NO_VALUE, REPEAT
+from tracer.accelsim.barriers import announce, arrive_at_phase, barrier, keep_announcement, wait_for_phase
+from tracer.accelsim.bulk import add_bulk_loads
+from tracer.accelsim.instruction import HELPER, REPEAT
+from tracer.accelsim.issue import compute, start_event
 from tracer.accelsim.local import WINDOW_BYTES
 from tracer.accelsim.opcodes import GENERIC, Action
+from tracer.accelsim.phases import dry_run
 from tracer.accelsim.scoreboard import (
-    SCOREBOARD,
     collect_waits,
     commit_group,
     free_waited,
@@ -32,46 +35,26 @@ from tracer.accelsim.scoreboard import (
     take_copy_slot,
     take_load_slot,
     wait_for_groups,
-    write_result,
 )
-from tracer.accelsim.section import SECTION, U4_MAX, add_work, close_section, lengthen, next_event
+from tracer.accelsim.section import close_section, next_event
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
-from traces.schema import ARRIVE_ONLY, BARRIERS, EXPLICIT, NO_SLOT, SLOTS, Cache, Kind, Space
+from traces.schema import EXPLICIT, NO_SLOT, SLOTS, Cache, Kind, Space
 
-BUILDER = np.dtype(
-    [
-        ("shared_base", "u8"),  # address windows of generic accesses; 0 = unknown
-        ("local_base", "u8"),
-        ("halve_copies", "i8"),  # 1 = raw trace: LDGSTS has two lines, the second counts
-        ("copies", "i8"),  # LDGSTS lines of the warp
-        ("fenced", "i8"),  # the warp's first event after its last fence
-        ("noted", "i8"),  # 1 = slots and waits come from the writer's notes
-        ("empty", "i8"),  # warps without instructions
-        ("empty_line", "i8"),
-        ("no_exit", "i8"),  # other warps that did not end with EXIT
-        ("no_exit_line", "i8"),
-        ("board", SCOREBOARD),
-        ("section", SECTION),
-    ],
-    align=True,
-)
 LANES = 32
 ALL_LANES = (1 << LANES) - 1
 
 COMPUTE, LOAD, ATOMIC = (int(Action[n]) for n in ("COMPUTE", "LOAD", "ATOMIC"))
 ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))
 EXIT, BULK_COPY, WAIT_ALL, ARRIVE = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL", "ARRIVE"))
-FENCE, MARKER = int(Action.FENCE), int(Action.MARKER)
+FENCE, MARKER, COPIES_ARRIVE = int(Action.FENCE), int(Action.MARKER), int(Action.COPIES_ARRIVE)
+PHASE_INIT, ANNOUNCE = int(Action.PHASE_INIT), int(Action.ANNOUNCE)
+ARRIVE_ONCE, ARRIVE_COUNT = int(Action.ARRIVE_ONCE), int(Action.ARRIVE_COUNT)
 KIND_STORE, KIND_REDUCE = int(Kind.STORE), int(Kind.REDUCE)
 STORE_SLOT = SLOTS - 1
 """Slot of stores that a fence waits for. Loads take it last."""
 KIND_EXIT = int(Kind.EXIT)
 SHARED, LOCAL, GLOBAL = int(Space.SHARED), int(Space.LOCAL), int(Space.GLOBAL)
-KIND_OF_ACTION = np.array(
-    [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
-     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT, Kind.WAIT], np.uint8)  # fmt: skip
-assert len(KIND_OF_ACTION) == len(Action)
 DEFAULT_CACHE = int(Cache.DEFAULT)
 
 
@@ -106,43 +89,9 @@ def find_waits(builder, instruction, opcode, action):
     collect_waits(board, instruction, opcode)
     if action == DEPBAR:
         wait_for_groups(board, max(instruction.imm, 0))
-    elif action == WAIT_ALL:
+    elif action == WAIT_ALL and not builder.followed:
         wait_for_groups(board, 0)
     free_waited(board)
-
-
-@compiled
-def compute(builder, instruction, opcode, pipe, events):
-    """Add an instruction that makes no memory event."""
-    board = builder.board
-    section = builder.section
-    issue = max(board.clock + 1, board.earliest)
-    if section.pipes and (board.wait != 0 or (builder.noted and instruction.noted)):
-        close_section(section, events, issue)
-        add_work(section, instruction, pipe, opcode, issue, board.wait)
-    else:
-        add_work(section, instruction, pipe, opcode, board.clock + 1, board.wait)
-    board.clock = issue
-    write_result(board, instruction, opcode)
-
-
-@compiled
-def start_event(builder, instruction, action, events):
-    """Close the section and begin a separate event."""
-    board = builder.board
-    section = builder.section
-    issue = max(board.clock + 1, board.earliest)
-    if section.pipes:
-        close_section(section, events, issue)
-    else:
-        lengthen(section, events, issue - board.clock - 1)
-    board.clock = issue
-    event = next_event(section, events)
-    event.kind = KIND_OF_ACTION[action]
-    event.pc = instruction.pc
-    event.mask = instruction.mask
-    event.wait = board.wait
-    return event
 
 
 @compiled
@@ -180,6 +129,10 @@ def fill_access(event, instruction, opcode, space, slot):
 @compiled
 def access(builder, instruction, opcode, action, events, addresses):
     """Add a load, store, atomic, reduction or copy. A bulk copy of more than 32 lanes gives several events."""
+    if builder.followed and action == BULK_COPY and instruction.barrier != 0:
+        slot = memory_slot(builder, instruction, opcode, action)
+        add_bulk_loads(builder, instruction, builder.announced, slot, events, addresses)
+        return
     space = opcode.space
     if space == GENERIC:
         space = resolve_space(builder, instruction, addresses)
@@ -201,26 +154,6 @@ def access(builder, instruction, opcode, action, events, addresses):
 
 
 @compiled
-def barrier(builder, instruction, action, events):
-    """Add a barrier with its number and the threads that it expects, as far as the trace tells them."""
-    event = start_event(builder, instruction, action, events)
-    if action == ARRIVE:
-        event.space = ARRIVE_ONLY
-    event.slot = 0
-    named = instruction.imm2 == 0 and instruction.dst != NO_REGISTER  # by a register
-    if instruction.imm2 != NO_VALUE and (not named or instruction.value != NO_VALUE):
-        number, threads = (instruction.value, instruction.imm) if named else (instruction.imm, instruction.imm2)
-        event.slot = number if 0 <= number < BARRIERS else NO_SLOT
-        event.work = min(threads, U4_MAX)
-    elif 0 < instruction.imm < BARRIERS:
-        event.slot = instruction.imm
-    elif instruction.imm >= BARRIERS:
-        warps = (instruction.imm + LANES - 1) // LANES
-        event.slot = 1 + (warps - 1) % (BARRIERS - 1)
-        event.work = instruction.imm
-
-
-@compiled
 def stores_before(builder, events):
     """Give the warp's stores since its last fence a slot. Returns the mask to wait for, 0 without a store."""
     wait = np.uint64(0)
@@ -234,11 +167,15 @@ def stores_before(builder, events):
 
 
 @compiled
-def effective_action(instruction, opcode, is_last):
+def effective_action(instruction, opcode, is_last, followed):
     """Action of an instruction. Without active lanes or addresses it only takes an issue slot (COMPUTE)."""
     action = opcode.action
     if action == EXIT:
         return EXIT if is_last else COMPUTE
+    if action == COPIES_ARRIVE:
+        action = COMMIT
+    elif action == PHASE_INIT or (action > PHASE_INIT and not followed):
+        return COMPUTE
     if instruction.mask == 0 or (is_memory(action) and instruction.lanes == 0):
         return COMPUTE
     return action
@@ -247,7 +184,7 @@ def effective_action(instruction, opcode, is_last):
 @compiled
 def add_instruction(builder, instruction, opcode, is_last, events, addresses):
     """Add one instruction of a warp."""
-    action = effective_action(instruction, opcode, is_last)
+    action = effective_action(instruction, opcode, is_last, builder.followed)
     idle = instruction.mask == 0 and action == COMPUTE
     if idle:  # no lane reads or writes a register
         instruction.sources = 0
@@ -255,6 +192,8 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
     find_waits(builder, instruction, opcode, action)
     if action == FENCE and not builder.noted:
         builder.board.wait |= stores_before(builder, events)
+    if builder.followed and follow(builder, instruction, opcode, action, events):
+        return
     if action in (DEPBAR, WAIT_ALL, FENCE) and builder.board.wait == 0:
         action = COMPUTE
     if action == COMPUTE:
@@ -267,6 +206,34 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
         start_event(builder, instruction, action, events)
         if action == COMMIT:
             commit_group(builder.board)
+    if builder.followed and opcode.action == BULK_COPY and instruction.mask != 0 and instruction.barrier != 0:
+        keep_announcement(builder, instruction, instruction.bytes, events)
+
+
+@compiled
+def follow(builder, instruction, opcode, action, events):
+    """Add an instruction of a transaction barrier. True if it needs nothing more.
+
+    All copies that an arrival announces must follow it before the warp synchronises again, and no others.
+    """
+    synchronises = action in (BARRIER, ARRIVE, EXIT, WAIT_ALL) or action > PHASE_INIT
+    copies = opcode.action == BULK_COPY and instruction.mask != 0 and instruction.barrier != 0
+    if synchronises and builder.announced >= 0:
+        builder.failed = 1
+    if copies and (builder.announced < 0 or builder.phases[builder.announced].address != instruction.barrier):
+        builder.failed = 1
+    if builder.failed:
+        return True
+    if action == WAIT_ALL:
+        wait_for_phase(builder, instruction, events)
+    elif action in (ARRIVE_ONCE, ARRIVE_COUNT):
+        arrive_at_phase(builder, instruction, action, events)
+    elif action == ANNOUNCE:
+        compute(builder, instruction, opcode, opcode.pipe, events)
+        announce(builder, instruction, events)
+    else:
+        return False
+    return True
 
 
 @compiled
@@ -309,6 +276,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     builder.section.last = -1
     builder.copies = 0
     builder.fenced = builder.section.events
+    builder.announced = -1
     exited = False
     for k in range(first, last):
         instruction = instructions[k]
@@ -338,9 +306,9 @@ def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, f
         first_event: i8 [n_warps + 1], filled.
 
     Returns:
-        Number of events.
+        Number of events. -1: the transaction barriers cannot be followed (`builder.followed` was set).
     """
-    builder.section.events = 0
+    builder.section.events = builder.failed = 0
     builder.noted = n_instructions > 0 and tables.instructions[0].noted
     for w in range(n_warps):
         warp = tables.warps[w]
@@ -348,4 +316,6 @@ def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, f
         first_event[w] = builder.section.events
         build_warp(builder, tables.instructions, warp.first, last, warp.line, opcodes, events, tables.addresses)
     first_event[n_warps] = builder.section.events
+    if builder.failed or (builder.followed and not dry_run(builder.dry, first_event, n_warps, events)):
+        return -1
     return builder.section.events

@@ -1,0 +1,229 @@
+"""Transaction barriers of traces with register values: warps wait for the copies of other warps.
+
+The kernel of these tests is a pipeline: warp 0 makes the barriers, warp 1 copies, the others consume.
+"""
+
+from typing import NamedTuple
+
+import pytest
+
+import t3sim
+from sim.presets import load_preset
+from tests.support.accelsim_texts import kernel_text, read, write
+from traces.schema import PHASE_ARRIVE, PHASE_WAIT, Bulk, Kind
+
+FULL, EMPTY = 0x400, 0x500
+MATRIX = 0x7F4000000000
+ROWS, ROW_BYTES, PITCH = 4, 64, 4096
+
+
+class Pipeline(NamedTuple):
+    """stages: of the ring. steps: tiles of a workgroup. consumers: warps. lanes: of a consumer that arrive."""
+
+    stages: int = 2
+    steps: int = 5
+    consumers: int = 2
+    lanes: int = 1
+    loads: int = 1
+    outside_bytes: int = 0
+
+    @property
+    def bytes(self):
+        return self.loads * (ROWS * ROW_BYTES + self.outside_bytes)
+
+
+def coded(count):
+    """The value that makes a barrier of `count` arrivals."""
+    return f"{(2 * (0x100000 - count)) & 0xFFFFFFFF:x}"
+
+
+def init(address, count):
+    return f"0000 00000001 1 UR63 SYNCS.EXCH.64 2 R255 UR6 8 1 {address:#x} 0 0 0 Val 1 0 1 0 1 {coded(count)} "
+
+
+def wait(address, parity):
+    return (
+        f"0010 ffffffff 0 SYNCS.PHASECHK.TRANS64.TRYWAIT 2 R255 R5 8 1 {address:#x} 0 0 0 Val 1 0 1 {parity << 31:x} "
+    )
+
+
+def announce(address, data_bytes):
+    return f"0020 00000001 1 R255 SYNCS.ARRIVE.TRANS64 2 R255 R7 8 1 {address:#x} 0 0 0 Val 1 0 1 0 1 {data_bytes:x} "
+
+
+def arrive(address, lanes=1, kind="A1T0"):
+    mask = (1 << lanes) - 1
+    return f"0040 {mask:08x} 1 R255 SYNCS.ARRIVE.TRANS64.{kind} 2 R255 R9 8 1 {address:#x} 0 0 0 Val 1 0 1 0 1 1 "
+
+
+def load(address, tile, outside_bytes=0, columns="0"):
+    """A box of ROWS rows, in transfers of 16 bytes."""
+    row = ROW_BYTES // 16
+    deltas = ["16"] * (row - 1)
+    jump = str(PITCH - ROW_BYTES + 16)
+    steps = " ".join([*deltas, *([jump, *deltas] * (ROWS - 1))])
+    base = MATRIX + tile * ROW_BYTES
+    return (
+        f"0030 00000001 0 UTMALDG.2D 1 UR8 16 {address:#010x} {columns} {ROWS * ROW_BYTES} {outside_bytes} 4 {base:#x} "
+        f"{ROWS * row} {steps} 0 0 NoVal "
+    )
+
+
+EXIT = "0090 ffffffff 0 EXIT 0 0 0 0 NoVal "
+
+
+def warps_of(pipe):
+    """Lines of each warp."""
+    first = [init(FULL + 8 * s, 1) for s in range(pipe.stages)]
+    first += [init(EMPTY + 8 * s, pipe.consumers * pipe.lanes) for s in range(pipe.stages)]
+    barrier = "0008 ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 0 0 NoVal "
+    producer, consumer = [barrier], [barrier]
+    for step in range(pipe.steps):
+        stage, turn = step % pipe.stages, step // pipe.stages
+        producer += [wait(EMPTY + 8 * stage, turn + 1 & 1), announce(FULL + 8 * stage, pipe.bytes)]
+        producer += [load(FULL + 8 * stage, step * pipe.loads + k, pipe.outside_bytes) for k in range(pipe.loads)]
+        consumer += [wait(FULL + 8 * stage, turn & 1), "0038 ffffffff 1 R24 HGMMA.64x64x16.F32 1 R24 1 0 0 0 NoVal "]
+        consumer += [arrive(EMPTY + 8 * stage, pipe.lanes)]
+    return [[*first, barrier, EXIT], [*producer, EXIT], *[[*consumer, EXIT]] * pipe.consumers]
+
+
+def read_warps(tmp_path, warps):
+    """(events of each warp, problems)."""
+    text = kernel_text(warps, version=6, block=f"{32 * len(warps)},1,1", architecture=90)
+    workgroups, problems = read(write(tmp_path, text))
+    edges = workgroups[0].first_event
+    return [workgroups[0].events[edges[w] : edges[w + 1]] for w in range(len(warps))], problems
+
+
+def waits_of(events):
+    chosen = events[(events["kind"] == Kind.BARRIER) & (events["space"] == PHASE_WAIT)]
+    return [(int(event["slot"]), int(event["work"])) for event in chosen]
+
+
+PIPELINES = [
+    Pipeline(),
+    Pipeline(stages=1, steps=4),
+    Pipeline(stages=4, steps=9, consumers=4),
+    Pipeline(stages=3, steps=7, lanes=32),
+    Pipeline(stages=8, steps=20, loads=2, consumers=1),
+    Pipeline(outside_bytes=128),
+]
+
+
+@pytest.mark.parametrize("pipe", PIPELINES)
+def test_waits_name_the_phases_of_the_pipeline(tmp_path, pipe):
+    """A stage is full for the n-th time after n phases, and empty for the n-th time after n - 1."""
+    (_, producer, *consumers), problems = read_warps(tmp_path, warps_of(pipe))
+    assert problems == []
+    turns = [(step % pipe.stages, step // pipe.stages) for step in range(pipe.steps)]
+    assert waits_of(producer) == [(pipe.stages + stage, turn) for stage, turn in turns]
+    for consumer in consumers:
+        assert waits_of(consumer) == [(stage, turn + 1) for stage, turn in turns]
+    arrivals = producer[producer["space"] == PHASE_ARRIVE]
+    assert set(arrivals["work"]) == {1} and len(arrivals[arrivals["kind"] == Kind.BARRIER]) == pipe.steps
+    lines = sum(len(warp) for warp in warps_of(pipe))
+    assert sum(int(events["count"].sum()) for events in (_, producer, *consumers)) == lines
+
+
+@pytest.mark.parametrize(("stages", "depth", "tiles"), [(2, 3, 4), (3, 3, 5), (4, 6, 3), (2, 4, 6)])
+def test_consumers_that_take_turns_skip_the_phases_of_the_other(tmp_path, stages, depth, tiles):
+    """Two consumers compute every other tile (ping-pong), in turns. A parity alone does not tell the phase."""
+    turns = [0x600, 0x608]
+    first = [init(address + 8 * s, 1) for address in (FULL, EMPTY) for s in range(stages)]
+    first += [init(address, 1) for address in turns] + [arrive(turns[0])]
+    barrier = "0008 ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 0 0 NoVal "
+    producer, consumers = [barrier], [[barrier], [barrier]]
+    expected = [[], []]
+    for tile in range(tiles):
+        own = tile % 2
+        consumers[own].append(wait(turns[own], tile // 2 & 1))
+        for step in range(tile * depth, (tile + 1) * depth):
+            stage, turn = step % stages, step // stages
+            producer += [wait(EMPTY + 8 * stage, turn + 1 & 1), announce(FULL + 8 * stage, ROWS * ROW_BYTES)]
+            producer.append(load(FULL + 8 * stage, step))
+            consumers[own] += [wait(FULL + 8 * stage, turn & 1), arrive(EMPTY + 8 * stage)]
+            expected[own].append((stage, turn + 1))
+        consumers[own].append(arrive(turns[1 - own]))
+    warps = [[*first, barrier, EXIT], [*producer, EXIT], *[[*lines, EXIT] for lines in consumers]]
+    events, problems = read_warps(tmp_path, warps)
+    assert problems == []
+    for found, phases in zip(events[2:], expected, strict=True):
+        assert [(number, phase) for number, phase in waits_of(found) if number < stages] == phases
+
+
+def test_lanes_that_always_arrive_together_are_one_arrival(tmp_path):
+    (_, _, consumer, _), _ = read_warps(tmp_path, warps_of(Pipeline(lanes=32)))
+    arrivals = consumer[(consumer["kind"] == Kind.BARRIER) & (consumer["space"] == PHASE_ARRIVE)]
+    assert len(arrivals) == 5 and set(arrivals["work"]) == {2}
+
+
+def test_a_load_is_a_box_and_its_arrival_follows(tmp_path):
+    (_, producer, *_), _ = read_warps(tmp_path, warps_of(Pipeline(steps=1, loads=2)))
+    boxes = producer[producer["kind"] == Kind.BULK]
+    found = [(int(e["space"]), int(e["inner"]), int(e["work"]), int(e["stride"]), int(e["row_stride"])) for e in boxes]
+    assert found == [(Bulk.LOAD, 0, ROWS, ROW_BYTES, PITCH)] * 2
+    assert [int(e["base"]) - MATRIX for e in boxes] == [0, ROW_BYTES]
+    kinds = [Kind(event["kind"]).name for event in producer[-4:]]
+    assert kinds == ["BULK", "BULK", "BARRIER", "EXIT"]
+
+
+@pytest.mark.parametrize("pipe", PIPELINES[:5])
+def test_consumers_wait_for_the_copies_of_the_producer(tmp_path, pipe):
+    """Traffic is that of the boxes. Each turn of the ring takes the latency of a copy."""
+    warps = warps_of(pipe)
+    path = write(tmp_path, kernel_text(warps, version=6, block=f"{32 * len(warps)},1,1", architecture=90))
+    times_ns = []
+    for latency_clk in (0, 2000):
+        result = t3sim.run(path, machine="h100_sxm", changes={"cu.bulk_latency_clk": latency_clk})
+        assert int(result.frame("bulk")["copies"].sum()) == pipe.steps * pipe.loads
+        assert int(result.frame("l2")["read_sectors"].sum()) == pipe.steps * pipe.loads * ROWS * ROW_BYTES // 32
+        times_ns.append(result.headline()["time_ns"])
+    turns = -(-pipe.steps // pipe.stages)
+    clk_ns = 1000 / load_preset("h100_sxm").machine.cu.clock_MHz
+    assert times_ns[1] - times_ns[0] == pytest.approx(turns * 2000 * clk_ns, rel=0.1)
+
+
+def changed(old, new, pipe=Pipeline(), warp=None):  # noqa: B008 - a NamedTuple does not change
+    """The pipeline with `old` replaced in all warps, or in one."""
+    warps = warps_of(pipe)
+    assert any(old in line for lines in warps for line in lines)
+    return [[line.replace(old, new) for line in lines] if warp in (None, w) else lines for w, lines in enumerate(warps)]
+
+
+MANY = [[*(init(0x800 + 8 * k, 1) for k in range(17)), EXIT], *warps_of(Pipeline())[1:]]
+
+
+@pytest.mark.parametrize(
+    "warps",
+    [
+        changed(" Val ", " NoVal "),
+        changed("0x00000400 0 256", "0x00000400 1 0x0003 256"),
+        changed("SYNCS.ARRIVE.TRANS64.A1T0", "SYNCS.ARRIVE.TRANS64.A0TX"),
+        changed("8 1 0x500 0 0 0", "8 1 0x1000500 0 0 0", warp=2),
+        changed("8 1 0x500 0 0 0", "8 1 0x500 8 0 0", Pipeline(lanes=2), warp=2),
+        changed(f"1 {256:x} ", f"1 {512:x} "),
+        changed(f"1 {256:x} ", f"1 {128:x} "),
+        changed(coded(2), coded(3)),
+        changed(coded(2), coded(0)),
+        changed("4 0x7f4000000000", "4 0x7f4000000004"),
+        [[init(FULL, 1), init(FULL, 1), EXIT], *warps_of(Pipeline())[1:]],
+        MANY,
+        [*warps_of(Pipeline())[:3], [announce(FULL, 99), EXIT]],
+    ],
+)
+def test_what_cannot_be_followed_is_as_before(tmp_path, warps):
+    """Then warps wait for their own copies, the copies are those of warps, and a warning says so."""
+    events, problems = read_warps(tmp_path, warps)
+    assert len(problems) == 1 and "transaction barriers that are not followed" in problems[0]
+    for warp in events:
+        assert not set(warp["kind"]) & {Kind.BULK}
+        assert not (warp["space"][warp["kind"] == Kind.BARRIER] >= PHASE_ARRIVE).any()
+    assert len(events[1][events[1]["kind"] == Kind.ASYNC_COPY]) > 0
+
+
+def test_a_copy_behind_another_barrier_is_not_followed(tmp_path):
+    warps = warps_of(Pipeline(steps=1))
+    place = next(k for k, line in enumerate(warps[1]) if "UTMALDG" in line)
+    warps[1].insert(place, "0050 ffffffff 0 BAR.ARV 0 0 5 64 NoVal ")
+    _, problems = read_warps(tmp_path, warps)
+    assert len(problems) == 1 and "not followed" in problems[0]

@@ -1,0 +1,87 @@
+"""Events of barriers: of a workgroup (BAR), and transaction barriers whose phases are followed (`phases`)."""
+
+from tracer.accelsim.instruction import NO_REGISTER, NO_VALUE
+from tracer.accelsim.issue import start_event
+from tracer.accelsim.opcodes import Action
+from tracer.accelsim.phases import arrivals_of, find_phase
+from tracer.accelsim.section import U4_MAX, next_event
+from tracer.compile.jit import compiled
+from traces.schema import ARRIVE_ONLY, BARRIERS, NO_SLOT, PHASE_ARRIVE, PHASE_WAIT, Kind
+
+LANES = 32
+ARRIVE, WAIT_ALL, ANNOUNCE = int(Action.ARRIVE), int(Action.WAIT_ALL), int(Action.ANNOUNCE)
+KIND_BARRIER = int(Kind.BARRIER)
+
+
+@compiled
+def barrier(builder, instruction, action, events):
+    """Add a barrier with its number and the threads that it expects, as far as the trace tells them."""
+    event = start_event(builder, instruction, action, events)
+    if action == ARRIVE:
+        event.space = ARRIVE_ONLY
+    event.slot = 0
+    named = instruction.imm2 == 0 and instruction.dst != NO_REGISTER  # by a register
+    if instruction.imm2 != NO_VALUE and (not named or instruction.value != NO_VALUE):
+        number, threads = (instruction.value, instruction.imm) if named else (instruction.imm, instruction.imm2)
+        event.slot = number if 0 <= number < BARRIERS else NO_SLOT
+        event.work = min(threads, U4_MAX)
+    elif 0 < instruction.imm < BARRIERS:
+        event.slot = instruction.imm
+    elif instruction.imm >= BARRIERS:
+        warps = (instruction.imm + LANES - 1) // LANES
+        event.slot = 1 + (warps - 1) % (BARRIERS - 1)
+        event.work = instruction.imm
+
+
+@compiled
+def wait_for_phase(builder, instruction, events):
+    """Add a wait at a transaction barrier, with the parity of the phase. The dry run finds the number of phases."""
+    event = start_event(builder, instruction, WAIT_ALL, events)
+    event.kind = KIND_BARRIER
+    event.space = PHASE_WAIT
+    event.slot = find_phase(builder, instruction.barrier)
+    event.work = (instruction.value >> 31) & 1
+
+
+@compiled
+def arrive_at(builder, instruction, number, arrivals, counted, events):
+    """Add arrivals at a transaction barrier: one event each. counted: warp instructions of the first."""
+    event = start_event(builder, instruction, ARRIVE, events)
+    for k in range(arrivals):
+        if k > 0:
+            event = next_event(builder.section, events)
+            event.kind = KIND_BARRIER
+            event.pc = instruction.pc
+        event.count = counted if k == 0 else 0
+        event.space = PHASE_ARRIVE
+        event.slot = number
+        event.work = builder.phases[number].arrivals
+
+
+@compiled
+def arrive_at_phase(builder, instruction, action, events):
+    """Add the arrivals of an instruction that announces no bytes."""
+    number = find_phase(builder, instruction.barrier)
+    arrive_at(builder, instruction, number, arrivals_of(instruction, action) // builder.phases[number].unit, 1, events)
+
+
+@compiled
+def announce(builder, instruction, events):
+    """Keep an arrival that announces bytes until their copies are issued."""
+    number = find_phase(builder, instruction.barrier)
+    lanes = arrivals_of(instruction, ANNOUNCE)
+    builder.announced = number
+    builder.announced_bytes = lanes * instruction.value
+    builder.announced_arrivals = lanes // builder.phases[number].unit
+    keep_announcement(builder, instruction, 0, events)
+
+
+@compiled
+def keep_announcement(builder, instruction, data_bytes, events):
+    """A copy of announced bytes is issued. The arrival follows the last one."""
+    builder.announced_bytes -= data_bytes
+    if builder.announced_bytes == 0:
+        arrive_at(builder, instruction, builder.announced, builder.announced_arrivals, 0, events)
+        builder.announced = -1
+    elif builder.announced_bytes < 0:
+        builder.failed = 1

@@ -1,0 +1,63 @@
+"""TMA loads to transaction barriers that are followed, as bulk copies: boxes of rows, found in the listed transfers."""
+
+import numpy as np
+
+from tracer.accelsim.address_columns import BULK_LANE_BYTES
+from tracer.accelsim.issue import start_event
+from tracer.accelsim.opcodes import Action
+from tracer.accelsim.section import next_event
+from tracer.compile.jit import compiled
+from traces.schema import BULK_ALIGN, Bulk, Cache, Kind
+
+KIND_BULK, BULK_LOAD, DEFAULT_CACHE = int(Kind.BULK), int(Bulk.LOAD), int(Cache.DEFAULT)
+BULK_COPY = int(Action.BULK_COPY)
+
+
+@compiled
+def _row_lanes(addresses, first, end):
+    """How many listed lanes from `first` on follow each other in memory."""
+    lanes = 1
+    while first + lanes < end and addresses[first + lanes] == addresses[first] + np.uint64(lanes * BULK_LANE_BYTES):
+        lanes += 1
+    return lanes
+
+
+@compiled
+def _rows(addresses, first, end, lanes):
+    """(rows of `lanes` lanes from `first` on that are equally far apart, their distance in bytes)."""
+    rows, pitch = 1, np.int64(0)
+    while True:
+        here = first + rows * lanes
+        if here >= end or _row_lanes(addresses, here, end) != lanes:
+            return rows, pitch
+        step = np.int64(addresses[here] - addresses[here - lanes])
+        if (rows > 1 and step != pitch) or step < lanes * BULK_LANE_BYTES or step % BULK_ALIGN != 0:
+            return rows, pitch
+        rows, pitch = rows + 1, step
+
+
+@compiled
+def add_bulk_loads(builder, instruction, number, slot, events, addresses):
+    """Add a TMA load to transaction barrier `number`: one event for each box of equal rows."""
+    event = start_event(builder, instruction, BULK_COPY, events)
+    first, end = np.int64(instruction.base), np.int64(instruction.base) + instruction.lanes
+    more = False
+    while first < end:
+        if more:
+            event = next_event(builder.section, events)
+            event.pc = instruction.pc
+            event.count = 0
+        lanes = _row_lanes(addresses, first, end)
+        rows, pitch = _rows(addresses, first, end, lanes)
+        event.kind = KIND_BULK
+        event.space = BULK_LOAD
+        event.cache = DEFAULT_CACHE
+        event.slot = slot
+        event.inner = number
+        event.stride = lanes * BULK_LANE_BYTES
+        event.work = rows
+        event.row_stride = pitch
+        event.base = addresses[first]
+        builder.failed |= addresses[first] % np.uint64(BULK_ALIGN) != np.uint64(0)
+        first += rows * lanes
+        more = True

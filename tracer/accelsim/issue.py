@@ -1,0 +1,76 @@
+"""State of the event builder, and the issue of an instruction: as work of a section, or as an event."""
+
+import numpy as np
+
+from tracer.accelsim.opcodes import Action
+from tracer.accelsim.phases import DRY, PHASE
+from tracer.accelsim.scoreboard import SCOREBOARD, write_result
+from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
+from tracer.compile.jit import compiled
+from traces.schema import BARRIERS, Kind
+
+BUILDER = np.dtype(
+    [
+        ("shared_base", "u8"),  # address windows of generic accesses; 0 = unknown
+        ("local_base", "u8"),
+        ("halve_copies", "i8"),  # 1 = raw trace: LDGSTS has two lines, the second counts
+        ("copies", "i8"),  # LDGSTS lines of the warp
+        ("fenced", "i8"),  # the warp's first event after its last fence
+        ("noted", "i8"),  # 1 = slots and waits come from the writer's notes
+        ("empty", "i8"),  # warps without instructions
+        ("empty_line", "i8"),
+        ("no_exit", "i8"),  # other warps that did not end with EXIT
+        ("no_exit_line", "i8"),
+        # transaction barriers
+        ("followed", "i8"),  # 1 = they are
+        ("failed", "i8"),  # 1 = a copy does not fit the announcements: they cannot be followed
+        ("phase_count", "i8"),
+        ("phases", PHASE, BARRIERS),
+        ("announced", "i8"),  # transaction barrier whose announced copies have not all been issued, -1 = none
+        ("announced_bytes", "i8"),  # that are still to come
+        ("announced_arrivals", "i8"),  # after them
+        ("dry", DRY),
+        ("board", SCOREBOARD),
+        ("section", SECTION),
+    ],
+    align=True,
+)
+KIND_OF_ACTION = np.array(
+    [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
+     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT, Kind.WAIT, *[Kind.BARRIER] * 5,
+     Kind.WAIT], np.uint8)  # fmt: skip
+assert len(KIND_OF_ACTION) == len(Action)
+
+
+@compiled
+def compute(builder, instruction, opcode, pipe, events):
+    """Add an instruction that makes no memory event."""
+    board = builder.board
+    section = builder.section
+    issue = max(board.clock + 1, board.earliest)
+    if section.pipes and (board.wait != 0 or (builder.noted and instruction.noted)):
+        close_section(section, events, issue)
+        add_work(section, instruction, pipe, opcode, issue, board.wait)
+    else:
+        add_work(section, instruction, pipe, opcode, board.clock + 1, board.wait)
+    board.clock = issue
+    write_result(board, instruction, opcode)
+
+
+@compiled
+def start_event(builder, instruction, action, events):
+    """Close the section and begin a separate event."""
+    board = builder.board
+    section = builder.section
+    issue = max(board.clock + 1, board.earliest)
+    if section.pipes:
+        close_section(section, events, issue)
+    else:
+        lengthen(section, events, issue - board.clock - 1)
+    board.clock = issue
+    event = next_event(section, events)
+    event.kind = KIND_OF_ACTION[action]
+    event.pc = instruction.pc
+    event.mask = instruction.mask
+    event.wait = board.wait
+    return event
