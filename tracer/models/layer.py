@@ -292,11 +292,11 @@ def _sum_rows(steps: Steps, name: str, tokens: int) -> None:
 def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, tuple[int, ...]]:
     """Tokens that this GPU routes, and rows of each local expert that gets any, the largest number first.
 
-    The load is balanced (assumed): a GPU gets as many rows as it sends, and those of two experts differ by at most one.
-    Few tokens reach few experts. Where tensor-parallel GPUs divide tokens unevenly, this one has most.
+    The load is balanced (assumed): all GPUs get the same number of rows, rounded up, and those of two experts differ by
+    at most one. Few tokens reach few experts. Where tensor-parallel GPUs divide tokens unevenly, this one routes most.
     """
     tokens = -(-how.tokens * how.expert_cut // how.tp)
-    chosen = tokens * model.mixture.per_token
+    chosen = -(-how.tokens * how.expert_cut * model.mixture.per_token // how.tp)
     local = min(model.mixture.count // how.ep, chosen)
     rows, more = divmod(chosen, local)
     return tokens, (rows + 1,) * more + (rows,) * (local - more)

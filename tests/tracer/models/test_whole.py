@@ -227,9 +227,18 @@ def test_experts_have_together_the_rows_of_all_tokens():
 
 @pytest.mark.parametrize(("sequences", "routed"), [(1, 1), (8, 1), (9, 2), (15, 2), (16, 2)])
 def test_the_gpu_with_most_tokens_counts(sequences, routed):
-    """8 GPUs with different experts divide the tokens: some of 15 have two."""
+    """8 GPUs with different experts divide the tokens: some of 15 have two. All have the same rows of experts: eight of
+    each token, so of one token a GPU has one."""
     how = Deployment(phase=ModelPhase.GENERATE, tp=8, ep=8, micro_batch=sequences)
-    assert expert_rows(load_model("deepseek-v3"), how) == (routed, (1,) * (8 * routed))
+    assert expert_rows(load_model("deepseek-v3"), how) == (routed, (1,) * sequences)
+
+
+@pytest.mark.parametrize("sequences", [1, 3, 9, 64, 100])
+@pytest.mark.parametrize("ep", [1, 2, 4, 8])
+def test_a_group_of_gpus_has_the_rows_of_its_tokens(ep, sequences):
+    how = Deployment(phase=ModelPhase.GENERATE, tp=8, ep=ep, micro_batch=sequences)
+    _, rows = expert_rows(load_model("deepseek-v3"), how)
+    assert sum(rows) == -(-8 * sequences // ep)
 
 
 def test_a_latent_cache_is_read_as_it_is():
