@@ -66,10 +66,12 @@ family is that of the text."""
 OTHER_LAYERS = (
     "layer_types", "linear_num_key_heads", "ssm_cfg", "mamba_d_state", "attn_layer_period", "index_topk",
     "attention_chunk_size", "state_size", "is_encoder_decoder", "encoder_layers", "hybrid_override_pattern",
-    "layers_block_type", "block_types", "attn_type_list", "linear_attn_config", "lru_width",
+    "layers_block_type", "block_types", "attn_type_list", "linear_attn_config", "lru_width", "layer_group_size",
+    "block_configs", "global_head_dim", "use_cla", "num_kv_shared_layers", "parallel_attn_mlp_res", "residual_moe",
 )  # fmt: skip
-"""Fields of models that have layers of another kind (linear, sparse and chunked attention, state spaces, an encoder
-and a decoder)."""
+"""Fields of models that have layers of another kind: linear, sparse and chunked attention, state spaces, an encoder
+and a decoder, sizes for each layer (Nemotron Super and Ultra of 2025), wider heads in some layers (Gemma 4), keys and
+values of other layers (Hunyuan-Large, Gemma 3n), an MLP beside the experts (Arctic, Grok-2)."""
 HEAD_NORMS = ("qwen3", "gemma3", "olmo2", "olmo3", "olmoe", "exaone4", "dots1", "hunyuan_v1", "minimax_m2")
 """Beginnings of families whose queries and keys have norms (`q_norm` and `k_norm` of their attention in Transformers,
 models/*/modeling_*.py). Others say so in `use_qk_norm` (GLM-4.5, Cohere) or `qk_layernorm` (Phi, StableLM)."""
@@ -150,7 +152,10 @@ def _refuse_other_layers(raw: dict[str, Any], where: str) -> None:
         if isinstance(kinds, list):
             kinds = [kind for kind in kinds if kind not in FULL]
         if kinds:
-            raise UserError(f"{where}: {field}: found layers of another kind; allowed are layers with full attention")
+            raise UserError(
+                f"{where}: {field}: found layers of another kind; allowed are equal layers with full attention and "
+                "an MLP or experts"
+            )
     for field in (*EXPERT_STEPS, "mlp_only_layers"):
         if raw.get(field) not in (None, 1, []):
             raise UserError(

@@ -61,6 +61,13 @@ EXPERTS = PLAIN | {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate
         (EXPERTS | {"interleave_moe_layer_step": 2}, "interleave_moe_layer_step: found layers with and"),
         (EXPERTS | {"mlp_only_layers": [3]}, "mlp_only_layers: found layers with and without experts in turn"),
         (PLAIN | {"model_type": "albert", "num_hidden_groups": 1}, "num_hidden_groups: found layers that share"),
+        (PLAIN | {"block_configs": [{"ffn": {"ffn_mult": 2.6}}]}, "block_configs: found layers of another kind"),
+        (PLAIN | {"layer_types": ["sliding_attention"], "global_head_dim": 512}, "global_head_dim: found layers of"),
+        (PLAIN | {"use_cla": True, "cla_share_factor": 2}, "use_cla: found layers of another kind"),
+        (PLAIN | {"num_kv_shared_layers": 2}, "num_kv_shared_layers: found layers of another kind"),
+        (EXPERTS | {"layer_group_size": 5}, "layer_group_size: found layers of another kind"),
+        (EXPERTS | {"parallel_attn_mlp_res": True}, "parallel_attn_mlp_res: found .*; allowed are equal layers"),
+        (EXPERTS | {"residual_moe": True}, "residual_moe: found layers of another kind"),
     ],
 )
 def test_layers_of_several_kinds_are_refused(raw, message):
@@ -70,6 +77,7 @@ def test_layers_of_several_kinds_are_refused(raw, message):
 
 def test_lists_and_steps_of_equal_layers_are_read():
     full = {"attn_type_list": [1] * 4, "layer_types": ["full_attention"] * 4, "decoder_sparse_step": 1}
+    full |= {"use_cla": False, "num_kv_shared_layers": 0, "global_head_dim": None}
     assert shape_of(EXPERTS | full | {"mlp_only_layers": [], "moe_layer_freq": 1}, "own", "config").layers == 4
 
 
