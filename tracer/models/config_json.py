@@ -18,8 +18,9 @@ NAMES = {
     "activation": ("hidden_act", "activation_function", "hidden_activation"),
     "experts": ("num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"),
     "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk"),
-    "shared_experts": ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts"),
-    "dense_layers": ("first_k_dense_replace", "moe_layer_start_index"),
+    "shared_experts": ("n_shared_experts", "moe_num_shared_experts", "num_shared_experts", "num_shared_expert"),
+    "shared_width": ("shared_expert_intermediate_size", "shared_intermediate_size"),
+    "dense_layers": ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"),
 }
 """Our field -> its names in a config.json, the most common one first."""
 REQUIRED = ("layers", "hidden", "heads", "vocab")
@@ -216,10 +217,12 @@ def _experts(raw: dict[str, Any], given: dict[str, Any], where: str) -> Experts 
     inner = _plain_number(raw, "moe_intermediate_size", where) or given["intermediate"]
     if inner is None:
         raise UserError(f"{where}: moe_intermediate_size is missing; a model with experts needs it")
-    shared_width = _plain_number(raw, "shared_expert_intermediate_size", where) or 0
+    shared_width = given["shared_width"] or 0
     if shared_width % inner:
-        raise UserError(f"{where}: shared_expert_intermediate_size: found {shared_width}, allowed is a multiple of the "
-                        f"width of an expert, {inner}")  # fmt: skip
+        field = next(name for name in NAMES["shared_width"] if raw.get(name) is not None)
+        raise UserError(
+            f"{where}: {field}: found {shared_width}, allowed is a multiple of the width of an expert, {inner}"
+        )
     return Experts(
         count=given["experts"],
         per_token=given["experts_per_token"],

@@ -37,12 +37,44 @@ def test_every_family_with_a_rule_can_be_read(raw, million):
     assert shape_of(raw, "own", "config").weights / 1e6 == pytest.approx(million, rel=0.003)
 
 
-def test_shared_experts_of_kimi_linear_and_hunyuan_are_counted():
+@pytest.mark.parametrize("field", ["num_shared_experts", "num_shared_expert"])
+def test_shared_experts_of_kimi_linear_and_hunyuan_are_counted(field):
     raw = {
         "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1024, "hidden_act": "silu",
-        "num_experts": 8, "num_experts_per_token": 2, "moe_intermediate_size": 64, "num_shared_experts": 1,
+        "num_experts": 8, "num_experts_per_token": 2, "moe_intermediate_size": 64, field: 1,
     }  # fmt: skip
     assert shape_of(raw, "own", "config").mixture.shared == 1
+
+
+TRINITY_MINI = {
+    "model_type": "afmoe",
+    "hidden_act": "silu",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 1024,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "num_shared_experts": 1,
+    "num_dense_layers": 2,
+    "vocab_size": 200192,
+}
+
+
+def test_plain_layers_of_trinity_are_counted():
+    """26 billion weights; those of the gates of the attention (0.27 billion) are left out."""
+    model = shape_of(TRINITY_MINI, "own", "config")
+    assert model.dense_layers == 2
+    assert model.weights / 1e9 == pytest.approx(25.86, abs=0.01)
+
+
+@pytest.mark.parametrize("field", ["shared_intermediate_size", "shared_expert_intermediate_size"])
+def test_the_width_of_a_shared_expert_has_several_names(field):
+    """Granite's shared MLP beside its experts, and that of Qwen2-MoE."""
+    assert shape_of(EXPERTS | {field: 128}, "own", "config").mixture.shared == 2
 
 
 PLAIN = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 1024, "hidden_act": "silu"}
