@@ -80,6 +80,8 @@ FULL = ("full_attention", "sliding_attention", "attention", 1)
 """In a list with the kind of each layer: kinds that are simulated. MiniMax has 1 in `attn_type_list`, 0 is linear."""
 EXPERT_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "moe_layer_interval")
 """Fields that say how many layers there are for each one with experts."""
+MASKED = "ForMaskedLM"
+"""End of a name in `architectures` that says that a model is an encoder."""
 OTHER_FAMILIES = ("mamba", "mamba2", "falcon_mamba", "rwkv", "whisper", "t5", "bart")
 
 
@@ -115,6 +117,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
                 f"{where}: {NAMES[field][0]} is missing; also allowed: {', '.join(NAMES[field][1:]) or '-'}"
             )
     family = str(raw.get("model_type", "")).lower()
+    _refuse_other_encoders(raw, family, where)
     plain = family in PLAIN_MLP or family in ENCODERS
     first_qwen = family == FIRST_QWEN
     if first_qwen and given["intermediate"]:
@@ -168,6 +171,15 @@ def _refuse_other_layers(raw: dict[str, Any], where: str) -> None:
     if str(raw.get("model_type", "")).lower() in OTHER_FAMILIES:
         raise UserError(
             f"{where}: model_type: found {raw['model_type']!r}; allowed are Transformers of one stack of layers"
+        )
+
+
+def _refuse_other_encoders(raw: dict[str, Any], family: str, where: str) -> None:
+    names = raw.get("architectures")
+    masked = [name for name in names if str(name).endswith(MASKED)] if isinstance(names, list) else []
+    if masked and family not in ENCODERS:
+        raise UserError(
+            f"{where}: model_type: found {family!r} with {masked[0]}; allowed are decoders, and {', '.join(ENCODERS)}"
         )
 
 

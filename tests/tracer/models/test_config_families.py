@@ -133,3 +133,12 @@ def test_positions_in_the_scores_rotate_nothing_and_have_no_weights(raw):
     assert model.embedding_weights == model.vocab * model.hidden
     schedule = make_schedule(model, Deployment(sequence=4096))
     assert "rotary" not in [step.name for block in schedule.forward for step in block.steps]
+
+
+@pytest.mark.parametrize(("family", "name"), [("modernbert", "ModernBertForMaskedLM"), ("esm", "EsmForMaskedLM")])
+def test_an_encoder_of_another_family_is_refused(family, name):
+    """Read as a decoder it had a KV cache, and attention of half the work."""
+    raw = PLAIN | {"model_type": family, "architectures": [name]}
+    with pytest.raises(UserError, match=f"model_type: found '{family}' with {name}; allowed are decoders, and bert"):
+        shape_of(raw, "own", "config")
+    assert not shape_of(raw | {"model_type": "roberta"}, "own", "config").causal
