@@ -80,6 +80,8 @@ FULL = ("full_attention", "sliding_attention", "attention", 1)
 """In a list with the kind of each layer: kinds that are simulated. MiniMax has 1 in `attn_type_list`, 0 is linear."""
 EXPERT_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "moe_layer_interval")
 """Fields that say how many layers there are for each one with experts."""
+EMBEDDING_WIDTHS = ("embedding_size", "word_embed_proj_dim")
+"""Fields with the width of the embedding, if it can be another one than that of the layers (ELECTRA, OPT)."""
 MASKED = "ForMaskedLM"
 """End of a name in `architectures` that says that a model is an encoder."""
 OTHER_FAMILIES = ("mamba", "mamba2", "falcon_mamba", "rwkv", "whisper", "t5", "bart")
@@ -116,6 +118,10 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
             raise UserError(
                 f"{where}: {NAMES[field][0]} is missing; also allowed: {', '.join(NAMES[field][1:]) or '-'}"
             )
+    for field in EMBEDDING_WIDTHS:
+        width = _plain_number(raw, field, where)
+        if width not in (None, given["hidden"]):
+            raise UserError(f"{where}: {field}: found {width}, allowed is hidden_size = {given['hidden']}")
     family = str(raw.get("model_type", "")).lower()
     _refuse_other_encoders(raw, family, where)
     plain = family in PLAIN_MLP or family in ENCODERS

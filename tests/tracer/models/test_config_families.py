@@ -142,3 +142,12 @@ def test_an_encoder_of_another_family_is_refused(family, name):
     with pytest.raises(UserError, match=f"model_type: found '{family}' with {name}; allowed are decoders, and bert"):
         shape_of(raw, "own", "config")
     assert not shape_of(raw | {"model_type": "roberta"}, "own", "config").causal
+
+
+@pytest.mark.parametrize(("family", "field"), [("opt", "word_embed_proj_dim"), ("electra", "embedding_size")])
+def test_an_embedding_has_the_width_of_the_layers(family, field):
+    """OPT-350m and ELECTRA-small project a narrower one: read as one of the hidden size, they had 7 and 29 % more."""
+    raw = PLAIN | {"model_type": family}
+    with pytest.raises(UserError, match=f"{field}: found 128, allowed is hidden_size = 256"):
+        shape_of(raw | {field: 128}, "own", "config")
+    assert shape_of(raw | {field: 256}, "own", "config") == shape_of(raw, "own", "config")
