@@ -36,6 +36,11 @@ ACTIVATIONS = (
     *GATED, "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_accurate", "quick_gelu", "relu",
     "relu2", "relu6", "tanh",
 )  # fmt: skip
+LAYER_NORM_FIELDS = ("layer_norm_epsilon", "layer_norm_eps")
+LAYER_NORM_FAMILIES = ("nemotron", "olmo", "phimoe")
+"""Families with LayerNorm whose files have neither field."""
+RMS_NORM_FAMILIES = (FIRST_QWEN, "exaone")
+"""Families with RMSNorm whose files have one of the fields."""
 PLAIN_MLP = (
     "gpt2", "gpt_neo", "gpt_neox", "gpt_bigcode", "opt", "bloom", "phi", "gptj", "falcon", "starcoder2", "mpt",
     "codegen",
@@ -145,7 +150,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         max_positions=given["max_positions"] or 2048,
         gated=not plain and (activation in GATED or known),
         causal=family not in ENCODERS,
-        norm=Norm.LAYERNORM if plain or ("layer_norm_epsilon" in raw and not first_qwen) else Norm.RMSNORM,
+        norm=Norm.LAYERNORM if plain or _layer_norm(raw, family) else Norm.RMSNORM,
         rotary=family not in ADDED_POSITIONS and not scored,
         scored=scored,
         bias=plain,
@@ -198,6 +203,12 @@ def _activation(raw: dict[str, Any], where: str, known: bool) -> str:
     if found not in ACTIVATIONS:
         raise UserError(f"{where}: hidden_act: found {found!r}; allowed are {', '.join(ACTIVATIONS)}")
     return found
+
+
+def _layer_norm(raw: dict[str, Any], family: str) -> bool:
+    if family in (*LAYER_NORM_FAMILIES, *RMS_NORM_FAMILIES):
+        return family in LAYER_NORM_FAMILIES
+    return "rms_norm_eps" not in raw and any(field in raw for field in LAYER_NORM_FIELDS)
 
 
 def _one_kv_head(raw: dict[str, Any]) -> bool:

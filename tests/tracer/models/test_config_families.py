@@ -4,6 +4,7 @@ import pytest
 
 from tracer.models.config_json import shape_of
 from tracer.models.deployment import Deployment
+from tracer.models.shape import Norm
 from tracer.models.whole import make_schedule
 from traces.errors import UserError
 
@@ -151,3 +152,22 @@ def test_an_embedding_has_the_width_of_the_layers(family, field):
     with pytest.raises(UserError, match=f"{field}: found 128, allowed is hidden_size = 256"):
         shape_of(raw | {field: 128}, "own", "config")
     assert shape_of(raw | {field: 256}, "own", "config") == shape_of(raw, "own", "config")
+
+
+@pytest.mark.parametrize(
+    ("fields", "norm"),
+    [
+        ({"model_type": "cohere", "layer_norm_eps": 1e-5}, Norm.LAYERNORM),
+        ({"model_type": "stablelm", "layer_norm_eps": 1e-5}, Norm.LAYERNORM),
+        ({"model_type": "jais", "layer_norm_epsilon": 1e-5}, Norm.LAYERNORM),
+        ({"model_type": "nemotron", "norm_eps": 1e-5}, Norm.LAYERNORM),
+        ({"model_type": "olmo"}, Norm.LAYERNORM),
+        ({"model_type": "phimoe", "rms_norm_eps": 1e-5}, Norm.LAYERNORM),
+        ({"model_type": "exaone", "layer_norm_epsilon": 1e-5}, Norm.RMSNORM),
+        ({"model_type": "qwen", "layer_norm_epsilon": 1e-6}, Norm.RMSNORM),
+        ({"model_type": "llama", "rms_norm_eps": 1e-5, "layer_norm_eps": 1e-5}, Norm.RMSNORM),
+        ({"model_type": "olmo2"}, Norm.RMSNORM),
+    ],
+)
+def test_a_family_has_its_norm(fields, norm):
+    assert shape_of(PLAIN | fields, "own", "config").norm == norm
