@@ -124,6 +124,14 @@ LARGEST = 1 << 24
 """Largest value of a number (no machine has more GPUs, no model more tokens)."""
 
 
+def output_rows(model: ModelShape, how: Deployment) -> int:
+    """Tokens of a micro-batch that get logits: those whose word training predicts, else the last one of each sequence
+    of a decoder, all of an encoder."""
+    if how.train:
+        return how.predicted
+    return how.micro_batch if model.causal else how.tokens
+
+
 def expert_stage(model: ModelShape, how: Deployment) -> tuple[int, int]:
     """Layers with an ordinary MLP, and with experts, of the pipeline stage that has most layers with experts."""
     layers = -(-model.layers // how.pp)

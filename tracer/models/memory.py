@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software, expert_stage, first_stage
+from tracer.models.deployment import (
+    Deployment,
+    ModelPhase,
+    Recompute,
+    Software,
+    expert_stage,
+    first_stage,
+    output_rows,
+)
 from tracer.models.layer import expert_rows
 from tracer.models.shape import ModelShape
 from traces.errors import UserError
@@ -69,7 +77,7 @@ def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
     """What a GPU needs of the first pipeline stage, of the one with most experts, or of the last: the largest.
 
     All have the embedding (see `local_weights`). The first two have the micro-batches of the first stage, which holds
-    most. The last has its own, and in training the logits of one (with one stage, this has all).
+    most. The last has its own, and the logits of one (with one stage, this has all).
 
     Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5), which divides an expert over the GPUs
     that have it. Activations: arXiv 2205.05198, equations 1 to 6 for a plain layer, with the gated width, the grouped
@@ -83,11 +91,21 @@ def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
 def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int], last: bool) -> MemoryNeed:
     weights, layers = local_weights(model, how, stage), sum(stage)
     if how.phase != ModelPhase.TRAIN:
-        length = how.kv_length + 1 if how.phase == ModelPhase.GENERATE else how.sequence
+        generate = how.phase == ModelPhase.GENERATE
+        length = how.kv_length + 1 if generate else how.sequence
         width = model.kv_width if model.latent else -(-model.kv_width // min(how.tp, model.kv_heads))
         cache = how.micro_batch * length * width * how.dtype.bytes * layers
-        working = how.tokens * (2 * model.hidden + 2 * model.intermediate // how.tp) * how.dtype.bytes
-        return MemoryNeed(weights.total * how.dtype.bytes, 0, 0, working, cache if model.causal else 0)
+        working = how.tokens * (2 * model.hidden + 2 * model.intermediate // how.tp)
+        if not how.flash or (generate and model.latent):  # scores of a layer (`KernelTexts.attention`)
+            working += how.tokens * model.heads // how.tp * length
+        return MemoryNeed(
+            weights=weights.total * how.dtype.bytes,
+            gradients=0,
+            optimizer=0,
+            activations=working * how.dtype.bytes,
+            kv_cache=cache if model.causal else 0,
+            logits=_logits_bytes(model, how) if last else 0,
+        )
     mixed = how.dtype.bytes < MASTER_BYTES
     state = MOMENT_BYTES + (MASTER_BYTES if mixed else 0)
     kept = [weights.divided(how) if how.zero >= zero else weights.total for zero in (1, 2, 3)]
@@ -106,13 +124,16 @@ def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int], last
 
 
 def _logits_bytes(model: ModelShape, how: Deployment) -> int:
-    """Logits of a micro-batch on one GPU when its loss has been computed: all other activations are still there.
+    """Logits of a micro-batch on one GPU; without training it collects those of all words. In training, when the loss
+    has been computed: all other activations are still there.
 
     Fused software has logits in the working type, and their gradient takes their place. Megatron-LM also keeps the
     softmax in fp32 (core/tensor_parallel/cross_entropy.py: it gets `logits.float()` and works in place). PyTorch's
     eager loss has log-softmax, its gradient and that of the logits (`tracer.operators.cross_entropy`).
     """
     element = how.dtype.bytes
+    if not how.train:
+        return output_rows(model, how) * model.vocab * element
     copies = {Software.FUSED: element, Software.MEGATRON: MASTER_BYTES + (element if element < MASTER_BYTES else 0)}
     return how.predicted * -(-model.vocab // how.tp) * copies.get(how.software, 3 * element)
 

@@ -8,7 +8,7 @@ arXiv 1910.02054. Pipeline stages run one forward and one backward pass in turn 
 from dataclasses import replace
 
 from tracer.data_type import DataType
-from tracer.models.deployment import Deployment, ModelPhase, Software, check_deployment, expert_stage
+from tracer.models.deployment import Deployment, Software, check_deployment, expert_stage, output_rows
 from tracer.models.layer import Steps, backward_steps, forward_steps
 from tracer.models.memory import GRADIENT_BYTES, local_weights
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
@@ -80,8 +80,7 @@ def _output(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     """Last norm, logits, and in training the loss. Prompts and generation need the logits of the last token only. An
     encoder has a linear layer, an activation and a norm more before the logits (arXiv 1810.04805, section 3.1)."""
     steps, texts = Steps(model, how), KernelTexts(model, how)
-    rows = how.tokens if how.phase == ModelPhase.GENERATE or not model.causal else how.micro_batch
-    rows = how.predicted if how.train else rows
+    rows = output_rows(model, how)
     steps.add("last_norm", NORM, texts.first_norm())
     steps.gathered("logits_gather")
     if how.train and not model.causal:

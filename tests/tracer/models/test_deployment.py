@@ -139,7 +139,29 @@ def test_training_has_the_logits_of_a_micro_batch(software, dtype, each):
     assert memory_need(load_model("llama-3-8b"), how).logits == 8192 * 16032 * each
     words = replace(how, tp=1, sequence=512, predictions=20)
     assert memory_need(load_model("bert-large"), words).logits == 80 * 30522 * each
-    assert memory_need(load_model("llama-3-8b"), Deployment(tp=8)).logits == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "how", "scores", "logits"),
+    [
+        ("llama-3-8b", {"tp": 8, "sequence": 65536}, 4 * 65536**2, 128_256),
+        ("llama-3-8b", {"phase": ModelPhase.GENERATE, "micro_batch": 64, "kv_length": 8191}, 2048 * 8192, 64 * 128_256),
+        ("bert-large", {"tp": 2, "micro_batch": 8, "sequence": 512}, 64 * 512**2, 4096 * 30_522),
+    ],
+)
+def test_inference_has_the_scores_of_a_layer_and_the_logits(model, how, scores, logits):
+    """Scores of the heads of one GPU, which fused attention never stores; logits of all words on every GPU."""
+    fused = memory_need(load_model(model), Deployment(**how))
+    apart = memory_need(load_model(model), Deployment(**how, flash=False))
+    assert (fused.logits, apart.logits) == (2 * logits, 2 * logits)
+    assert apart.activations - fused.activations == 2 * scores
+
+
+def test_a_latent_cache_has_scores_in_generation():
+    """DeepSeek-V3 on 8 GPUs: scores and values of 16 heads are kernels of their own."""
+    how = Deployment(phase=ModelPhase.GENERATE, tp=8, micro_batch=64)
+    short, long = (memory_need(load_model("deepseek-v3"), replace(how, kv_length=length)) for length in (1023, 2047))
+    assert long.activations - short.activations == 2 * 64 * 16 * 1024
 
 
 def test_the_last_stage_has_logits_and_fewer_micro_batches():
