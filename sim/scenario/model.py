@@ -139,7 +139,7 @@ class ModelScenario:
             for step in block.steps:
                 yield block, step
         for step in self.schedule.handover:
-            yield Block("handover", self.schedule.handover), step
+            yield Block("handover", self.schedule.handover, self.schedule.interleave), step
 
     @cached_property
     def kernels(self) -> dict[str, tuple[KernelSource, ...]]:

@@ -11,7 +11,7 @@ from sim.presets import load_preset
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.exchange import buffer_of, exchange_run
-from sim.scenario.model import ModelScenario, assemble_model
+from sim.scenario.model import ModelResult, ModelScenario, assemble_model
 from sim.scenario.result import CONFIGURATIONS, FLUX, IDEAL, LIBRARY, NVLS, SEQUENTIAL, T3
 from sim.verbs.model import model as verb
 from tracer.models.catalogue import load_model
@@ -231,6 +231,14 @@ def test_interleaved_stages_have_a_shorter_bubble(store):
     assert plain.bubble_ps == 2 * interleaved.bubble_ps
     assert plain.time_ps - interleaved.time_ps == interleaved.bubble_ps
     assert list(found[1].configurations) == [SEQUENTIAL]
+
+
+@pytest.mark.parametrize(("parts", "sends"), [(1, 4), (2, 8)])
+def test_a_stage_sends_each_micro_batch_behind_each_of_its_parts(parts, sends):
+    how = replace(HOW, phase=ModelPhase.TRAIN, pp=2, micro_batches=4, interleave=parts)
+    scenario = ModelScenario(load_preset("t3_2024"), replace(TINY, layers=4), how, overlap=False)
+    counts = [ModelResult(scenario, {}).count(*each) for each in scenario.steps() if each[0].name == "handover"]
+    assert counts == [sends, sends]
 
 
 def test_another_link_simulates_only_what_crosses_it(prompt, store):
