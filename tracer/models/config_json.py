@@ -244,8 +244,8 @@ def _experts(raw: dict[str, Any], given: dict[str, Any], where: str) -> Experts 
     if given["experts_per_token"] is None:
         raise UserError(f"{where}: num_experts_per_tok is missing; a model with experts needs it")
     inner = _plain_number(raw, "moe_intermediate_size", where) or given["intermediate"]
-    if inner is None:
-        raise UserError(f"{where}: moe_intermediate_size is missing; a model with experts needs it")
+    if not inner:
+        raise UserError(f"{where}: moe_intermediate_size is missing or 0; a model with experts needs it")
     shared_width = given["shared_width"] or 0
     if shared_width % inner:
         field = next(name for name in NAMES["shared_width"] if raw.get(name) is not None)

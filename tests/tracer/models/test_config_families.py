@@ -171,3 +171,10 @@ def test_an_embedding_has_the_width_of_the_layers(family, field):
 )
 def test_a_family_has_its_norm(fields, norm):
     assert shape_of(PLAIN | fields, "own", "config").norm == norm
+
+
+@pytest.mark.parametrize("width", [0, None])
+def test_experts_have_a_width(width):
+    raw = EXPERTS | {"moe_intermediate_size": width, "intermediate_size": width}
+    with pytest.raises(UserError, match="moe_intermediate_size is missing or 0; a model with experts needs it"):
+        shape_of(raw, "own", "config")
