@@ -46,6 +46,10 @@ PLAIN_MLP = (
     "codegen",
 )  # fmt: skip
 """Families with a plain MLP, LayerNorm and biases."""
+CHOSEN_BIAS = ("falcon", "mpt")
+"""Those of them that have biases only if their file says so: `bias`, `no_bias`."""
+GATED_BIAS = ("gpt_oss",)
+"""Families with a gated MLP and biases."""
 ENCODERS = (
     "bert", "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "electra", "deberta", "deberta-v2", "albert",
     "distilbert",
@@ -153,7 +157,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         norm=Norm.LAYERNORM if plain or _layer_norm(raw, family) else Norm.RMSNORM,
         rotary=family not in ADDED_POSITIONS and not scored,
         scored=scored,
-        bias=plain,
+        bias=_bias(raw, family, plain),
         tied=bool(raw.get("tie_word_embeddings", family in TIED)),
         head_norms=family.startswith(HEAD_NORMS) or True in (raw.get("use_qk_norm"), raw.get("qk_layernorm")),
         latent=latent,
@@ -209,6 +213,12 @@ def _layer_norm(raw: dict[str, Any], family: str) -> bool:
     if family in (*LAYER_NORM_FAMILIES, *RMS_NORM_FAMILIES):
         return family in LAYER_NORM_FAMILIES
     return "rms_norm_eps" not in raw and any(field in raw for field in LAYER_NORM_FIELDS)
+
+
+def _bias(raw: dict[str, Any], family: str, plain: bool) -> bool:
+    if family in CHOSEN_BIAS:
+        return raw.get("bias") is True or raw.get("no_bias") is False
+    return plain or family in GATED_BIAS
 
 
 def _one_kv_head(raw: dict[str, Any]) -> bool:

@@ -178,3 +178,20 @@ def test_experts_have_a_width(width):
     raw = EXPERTS | {"moe_intermediate_size": width, "intermediate_size": width}
     with pytest.raises(UserError, match="moe_intermediate_size is missing or 0; a model with experts needs it"):
         shape_of(raw, "own", "config")
+
+
+@pytest.mark.parametrize(
+    ("fields", "bias"),
+    [
+        ({"model_type": "falcon", "bias": False}, False),
+        ({"model_type": "falcon"}, False),
+        ({"model_type": "falcon", "bias": True}, True),  # Falcon-RW
+        ({"model_type": "mpt", "no_bias": True}, False),
+        ({"model_type": "mpt", "no_bias": False}, True),
+        ({"model_type": "gpt_oss"}, True),  # as gpt-oss-20b by name
+        ({"model_type": "phi"}, True),
+        ({"model_type": "llama"}, False),
+    ],
+)
+def test_a_family_has_its_biases(fields, bias):
+    assert shape_of(PLAIN | fields, "own", "config").bias == bias
