@@ -82,7 +82,7 @@ OTHER_LAYERS = (
 """Fields of models that have layers of another kind: linear, sparse and chunked attention, state spaces, an encoder
 and a decoder, sizes for each layer (Nemotron Super and Ultra of 2025), wider heads in some layers (Gemma 4), keys and
 values of other layers (Hunyuan-Large, Gemma 3n), an MLP beside the experts (Arctic, Grok-2)."""
-HEAD_NORMS = ("qwen3", "gemma3", "olmo2", "olmo3", "olmoe", "exaone4", "dots1", "hunyuan_v1", "minimax_m2")
+HEAD_NORMS = ("qwen3", "gemma3", "olmo2", "olmo3", "olmoe", "exaone4", "dots1", "hunyuan_v1", "minimax_m2", "afmoe")
 """Beginnings of families whose queries and keys have norms (`q_norm` and `k_norm` of their attention in Transformers,
 models/*/modeling_*.py). Others say so in `use_qk_norm` (GLM-4.5, Cohere) or `qk_layernorm` (Phi, StableLM)."""
 FULL = ("full_attention", "sliding_attention", "attention", 1)

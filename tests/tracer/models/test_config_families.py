@@ -68,7 +68,7 @@ TRINITY_MINI = {
 def test_plain_layers_of_trinity_are_counted():
     """26 billion weights; those of the gates of the attention (0.27 billion) are left out."""
     model = shape_of(TRINITY_MINI, "own", "config")
-    assert model.dense_layers == 2
+    assert (model.dense_layers, model.head_norms) == (2, True)
     assert model.weights / 1e9 == pytest.approx(25.86, abs=0.01)
 
 
