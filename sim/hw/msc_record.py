@@ -15,7 +15,7 @@ COUNTERS = {
     "read_hit_sectors": "sectors read, present",
     "read_merged_sectors": "sectors read, already in flight",
     "read_miss_sectors": "sectors read, requested from DRAM",
-    "write_sectors": "sectors of writes that a cache with storage kept",
+    "write_sectors": "sectors of writes that a cache that writes back kept",
     "writeback_sectors": "dirty sectors written back",
     "misses_used_max": "largest number of lines in flight",
 }

@@ -137,8 +137,8 @@ def msc_write(msc, sets, fifos, pool, request, now_ps):
         return False
     sectors = cache_set.way[way]
     sectors.valid |= request.full
-    msc.write_sectors += sectors_in(request.sectors)
     if msc.write_back == 1:
+        msc.write_sectors += sectors_in(request.sectors)
         sectors.dirty |= request.sectors
     else:
         msc_send(msc, fifos, pool, request, np.int64(request.stream), now_ps)

@@ -60,8 +60,8 @@ class MscTwin:
             return False
         if op == Op.WRITE:
             way["valid"] |= wanted & sectors_of(full)
-            self.written += len(wanted)
             if self.write_back:
+                self.written += len(wanted)
                 way["dirty"] |= wanted
             else:
                 self.sent.append((Op.WRITE, line, sectors))

@@ -66,7 +66,7 @@ def gemm(shape: tuple[int, int, int], cus: int, k: int) -> GemmResult:
     source = GemmSource(GemmProblem(*shape[:2], k), kernel(shape))
     (result,) = simulate(CommandSequence([source]), preset).kernels
     total = result.totals
-    read, written = total["msc.read_sectors"], total["msc.write_sectors"]
+    read, written = total["msc.read_sectors"], total["hbm.write_columns"]  # every write goes on to memory
     missed = total["msc.read_miss_sectors"]
     return GemmResult(
         time_ps=result.time_ps,

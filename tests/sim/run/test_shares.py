@@ -239,3 +239,13 @@ def test_a_memory_side_cache_that_writes_back_takes_the_flush():
     read = run.totals["hbm.read_columns"] * 32 / time_s / run.preset.peaks().dram_bytes_per_s
     assert shares(run)["DRAM"] == pytest.approx(read, rel=1e-6) and read > 0.05
     assert busy_shares(run.totals, run.preset, run.kernels[0].time_ps)["dram"] == pytest.approx(read, rel=1e-6)
+
+
+def test_a_memory_side_cache_that_writes_through_passes_the_flush_on():
+    """It is in the counters of DRAM, not in the time of the kernel."""
+    sizes = ("msc.present=true", "msc.bytes=67108864")
+    gemm = make_kernel("gemm:m=512,n=512,k=256")
+    run = simulate(CommandSequence([gemm]), load_preset("t3_2024", sizes))
+    written = run.totals["hbm.write_columns"]
+    assert written == run.totals["l2.flush_sectors"] == run.headline()["dram_write_sectors_after_flush"] > 0
+    assert run.headline()["dram_write_sectors"] == 0
