@@ -106,20 +106,24 @@ def test_a_barrier_holds_until_the_last_warp_comes():
 
 
 def test_barriers_have_numbers():
-    """Warps 0 and 1 meet at barrier 1, 2 and 3 at barrier 2, though all four are there."""
+    """Warp 0 waits at barrier 2 for warp 3 while warps 1 and 2 meet at barrier 1."""
     slow = compute(50, Pipe.UNIFORM)
     warps = [
-        [barrier(1, 64), probe(0)],
+        [barrier(2, 64), probe(0)],
         [barrier(1, 64), probe(1)],
-        [barrier(2, 64), probe(2)],
+        [barrier(1, 64), probe(2)],
         [slow, barrier(2, 64), probe(3)],
     ]
-    assert times(run_cu([warps], "cu.lsu_lines_per_clk=64.0"), 4) == [CLOCK_PS] * 2 + [51 * CLOCK_PS] * 2
+    found = times(run_cu([warps], "cu.lsu_lines_per_clk=64.0"), 4)
+    assert found == [51 * CLOCK_PS, CLOCK_PS, CLOCK_PS, 51 * CLOCK_PS]
 
 
-def test_a_barrier_opens_for_the_threads_it_expects():
-    warps = [[barrier(0, 64), probe(0)], [barrier(0, 64), probe(1)], [compute(90, Pipe.UNIFORM), probe(2)]]
-    assert times(run_cu([warps], "cu.lsu_lines_per_clk=64.0"), 2) == [CLOCK_PS] * 2
+@pytest.mark.parametrize("threads", [33, 64])
+def test_a_barrier_opens_for_the_threads_it_expects(threads):
+    """Whole warps arrive."""
+    sync, late = barrier(0, threads), compute(50, Pipe.UNIFORM)
+    warps = [[sync, probe(0)], [late, sync, probe(1)], [compute(90, Pipe.UNIFORM), probe(2)]]
+    assert times(run_cu([warps], "cu.lsu_lines_per_clk=64.0"), 2) == [51 * CLOCK_PS] * 2
 
 
 def test_a_warp_that_has_ended_is_not_waited_for():
@@ -148,6 +152,13 @@ def test_a_place_is_used_again_with_a_clean_scoreboard():
     started_ps = 2 * CLOCK_PS
     assert bench.left_ps(0x20000) == [started_ps + 30 * CLOCK_PS]
     assert bench.issued_ps(P + 128) == [started_ps + 130 * CLOCK_PS]
+
+
+def test_a_new_workgroup_begins_without_arrivals():
+    sync, slow = barrier(1, 64), compute(60, Pipe.UNIFORM)
+    groups = [[[barrier(1, 64, space=ARRIVE_ONLY)], []], [[sync, probe(0)], [slow, sync, probe(1)]]]
+    bench = run_cu(groups, "cu.lsu_lines_per_clk=64.0", places=1)
+    assert times(bench, 2)[0] == times(bench, 2)[1]
 
 
 def test_who_only_arrives_does_not_wait():
