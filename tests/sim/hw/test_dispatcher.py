@@ -81,6 +81,11 @@ def test_workgroups_take_turns_among_partitions():
     assert [c for c, _ in bench.deal()] == [2, 1]
 
 
+def test_a_kernel_on_some_cus_takes_turns_among_the_partitions_of_the_machine():
+    bench = DispatchBench(20, order=WorkgroupOrder.BY_PARTITION, partitions=2, places=1, first_cu=1)
+    assert [c for c, _ in bench.deal()] == [2, 1]  # the third waits for CU 2
+
+
 def test_a_kernel_runs_in_the_places_that_it_keeps():
     """It takes them first, one in each dispatch interval, and gives them back with its last workgroup."""
     bench = DispatchBench(3, places=1, keeps=2)
@@ -90,6 +95,8 @@ def test_a_kernel_runs_in_the_places_that_it_keeps():
     bench.record["wake_ps"] = 1050
     assert bench.deal() == [(1, 1050)]  # CU 2 is free, too
     assert bench.record[["placed", "keeps"]].tolist() == [(1, 0)]
+    fast = DispatchBench(3, places=1, keeps=2, interval_ps=10)  # less than a lookahead: a new place is free at once
+    assert fast.deal() == [(0, 20), (1, 30)]
 
 
 def test_a_kernel_keeps_its_places_while_its_gates_are_closed():
@@ -104,6 +111,32 @@ def test_a_kernel_keeps_its_places_while_its_gates_are_closed():
     other["keeps"] = 0
     free_places(kernel_view(other), 1, bench.cus, 10_000)
     assert bench.node.cus["taken"].tolist() == [0, 0, 0, 0]
+
+
+def test_a_kernel_runs_in_no_place_that_another_one_keeps():
+    bench = DispatchBench(1, places=2, keeps=1)
+    bench.step()
+    bench.node.cus["resident"]["queue"][0, 0] = 1
+    both = kernel_view(np.repeat(bench.record, 2))
+    assert dispatch_step(both, 0, bench.cus, bench.warps, bench.ring, bench.gates, NEVER) == (-1, NEVER)
+
+
+def test_a_kernel_with_a_closed_gate_takes_a_place_to_keep_when_one_is_free():
+    """The place of another kernel's workgroup is free a lookahead after its end, long before the gate opens."""
+    bench = DispatchBench(1, places=1, keeps=1, last_cu=1, wake_ps=1000)
+    resident = bench.node.cus["resident"][0]
+    resident["tag"][0], resident["ended_ps"][0], resident["queue"][0] = 7, 1000, 1
+    bench.node.cus["taken"][0], bench.staged[0]["gate"], bench.gate_records["open_ps"][0] = 1, 1, 9000
+    both = np.repeat(bench.record, 2)
+    both["keeps"][1] = 0
+    dispatch_step(kernel_view(both), 0, bench.cus, bench.warps, bench.ring, bench.gates, NEVER)
+    assert both["wake_ps"][0] == 1050
+
+
+def test_a_workgroup_with_fewer_warps_leaves_the_others_of_its_place_free():
+    bench = DispatchBench(2, warps=3, last_cu=1)
+    bench.deal()
+    assert bench.node.cus["resident"]["first_warp"][0, :2].tolist() == [0, 3]
 
 
 def test_places_to_keep_are_taken_in_turn_among_partitions():
@@ -160,6 +193,9 @@ def test_jitter_is_a_function_of_seed_and_workgroup():
     one = starts(jitter_ps=10_000, seed=1)
     assert one == starts(jitter_ps=10_000, seed=1) and one != starts(jitter_ps=10_000, seed=2)
     assert starts(jitter_ps=10_000, seed=1, order=DEPTH) == one
+    bench = DispatchBench(8, jitter_ps=10_000, seed=1)
+    bench.staged["tag"][:8] = np.arange(8)[::-1]  # the tile decides, not the turn
+    assert [start_ps - 100 * k for k, (_, start_ps) in enumerate(bench.deal())] == one[::-1]
     assert len(set(one)) == 8 and all(0 <= delay < 10_000 for delay in one)
     many = [s for seed in range(100) for s in starts(jitter_ps=10_000, seed=seed)]
     assert abs(np.mean(many) - 5000) < 300 and abs(np.std(many) - 10_000 / 12**0.5) < 200

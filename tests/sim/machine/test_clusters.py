@@ -77,6 +77,11 @@ def test_a_cluster_starts_together_in_one_group(order, size, places):
         assert resident[cu] <= places
 
 
+def test_a_cluster_takes_the_dispatch_time_of_all_its_workgroups():
+    gpu, _ = run(kernel([[[compute(500)]]] * 6, cluster=2), "dispatch.workgroup_ps=7000")
+    assert [start_ps for _, _, start_ps, _ in spans(gpu)] == [0, 0, 14_000, 14_000, 28_000, 28_000]
+
+
 def test_groups_have_whole_pairs_of_cus():
     """Six CUs in two groups are two and four."""
     gpu, _ = run(kernel([[[compute()]]] * 4, cluster=4), "cu.workgroups=1", size=("cu.count=6", *EIGHT[1:]))
