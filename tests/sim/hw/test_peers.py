@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from sim.hw.cu_record import make_cus
 from sim.hw.fifo import make_fifos
-from sim.hw.peers import carry_packets, mail_ps, post
+from sim.hw.peers import carry_packets, deliver, mail_ps, post
 from sim.hw.peers_record import MESSAGE, News, groups_of, mail_places, make_peers
 from sim.hw.request import NEVER, Op
-from sim.hw.signals import pack_signal, unpack_signal
+from sim.hw.signals import member, pack_signal, unpack_signal
+from tests.support.fifo_bench import request
 from tests.support.peers_twin import Packet, carry
 from tests.support.plain_records import kernel_view
 from tests.support.programs import small_preset
@@ -94,9 +96,10 @@ def test_a_packet_leaves_at_its_clock_and_not_before():
     bench = PathBench()
     slot_ps = bench.arithmetic["slot_ps"]
     bench.push(0, 1, 3 * slot_ps, Op.READ, 1)
+    bench.push(2, 1, 5 * slot_ps, Op.READ, 1)
     assert bench.carry(0, 3 * slot_ps) == 3 * slot_ps
     assert not len(bench.letters(0)) and bench.records[0]["head"] == 0
-    assert bench.carry(3 * slot_ps, 4 * slot_ps) == NEVER
+    assert bench.carry(3 * slot_ps, 4 * slot_ps) == 5 * slot_ps
     assert len(bench.letters(0)) == 1 and bench.wake[0] == bench.letters(0)["ready_ps"][0] and bench.wake[1] == NEVER
 
 
@@ -110,6 +113,40 @@ def test_bytes_and_arrivals_come_when_the_packet_comes():
     assert [int(first[f]) for f in ("news", "ranks", "barrier", "number")] == [News.BYTES, 8, 7, 100]
     assert [int(second[f]) for f in ("news", "ranks", "barrier", "number")] == [News.ARRIVAL, 2, 2, 6]
     assert first["ready_ps"] == there_ps == bench.wake[2] and set(bench.letters(2)["cluster"]) == {5}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_multicast_line_comes_once_to_each_cu_and_then_the_asker_is_told(seed):
+    """Six workgroups of a cluster on four CUs, the place of each is its rank; a random set of them gets the line."""
+    bench, random = PathBench(), np.random.default_rng(seed)
+    port_ps, latency_ps, out_ps, in_ps = 70, 500, 1000, random.integers(900, 1100, CUS)
+    homes, ports, expected = random.integers(0, CUS, 6).tolist(), 0, in_ps.tolist()
+    asker, getters = int(random.integers(6)), random.permutation(6)[: random.integers(1, 7)].tolist()
+    cus = make_cus(bench.machine.cu, np.arange(CUS))
+    for rank, c in enumerate(homes):
+        resident = cus[c]["resident"][rank]
+        resident["rank"], resident["size"], resident["cluster"] = rank, 6, 5
+        resident["members"][:6] = [int(member(home, place)) for place, home in enumerate(homes)]
+    share = pack_signal(sum(1 << rank for rank in getters), asker, 3, 100)
+    answer = kernel_view(request(source=homes[asker], load=9, share=share))[0]
+    times = port_ps, out_ps, latency_ps
+    found = deliver(kernel_view(cus), bench.peers, bench.mail, kernel_view(in_ps), answer, *times, bench.wakes)
+    letters = [[] for _ in range(CUS)]
+    for c in set(homes):
+        ranks = sum(1 << rank for rank in getters if homes[rank] == c and rank != asker)
+        if ranks:
+            if c != homes[asker] or asker not in getters:
+                expected[c], ports = max(expected[c] + port_ps, out_ps), ports + 1
+            letters[c] = [(expected[c] + latency_ps, News.BYTES, ranks, 3, 100, 0)]
+    last_ps = max(expected[c] for c in range(CUS) if letters[c] or c == homes[asker])
+    letters[homes[asker]].append((last_ps + latency_ps, News.ANSWER, 0, 0, 0, 9))
+    fields = ["ready_ps", "news", "ranks", "barrier", "number", "entry"]
+    assert [bench.letters(c)[fields].tolist() for c in range(CUS)] == letters
+    assert (int(found), in_ps.tolist()) == (ports, expected)
+    assert bench.wake.tolist() == [min([NEVER, *(one[0] for one in each)]) for each in letters]
+    lines = [sum(one[1] == News.BYTES for one in each) for each in letters]
+    counted = [bench.peer_records[name].tolist() for name in ("multicast_lines", "multicast_bytes")]
+    assert counted == [lines, [100 * line for line in lines]]
 
 
 def test_mail_is_read_in_the_order_of_time():
