@@ -11,6 +11,7 @@ from tests.support.plain_records import kernel_view
 from tests.support.programs import (
     barrier,
     bulk,
+    compute,
     kernel,
     lines,
     load,
@@ -21,7 +22,7 @@ from tests.support.programs import (
     store,
 )
 from traces.errors import UserError
-from traces.schema import NO_SLOT, Bulk, Cache, Kind
+from traces.schema import NO_SLOT, Bulk, Cache, Kind, Pipe
 
 L1_PS = 30 * CLOCK_PS
 MEMORY_PS = 100_000
@@ -122,6 +123,15 @@ def test_a_phase_needs_all_its_arrivals():
     assert bench.issued_ps(C)[0] > L1_PS + MEMORY_PS
 
 
+@pytest.mark.parametrize("before", [[bulk(A, 1, 128, barrier=1)], [phase_arrive(0), phase_arrive(0)]])
+def test_a_phase_waits_for_its_own_arrival(before):
+    """Neither a copy that has ended stands for it nor two phases of another barrier."""
+    waiter, late = [phase_wait(1, 1), store(C)], 300
+    producer = [compute(5, Pipe.UNIFORM), *before, compute(late, Pipe.UNIFORM), phase_arrive(1)]
+    bench = run_cu([[producer, waiter]], *HAS, memory_ps=MEMORY_PS)
+    assert bench.issued_ps(C) == [(5 + len(before) + late + 1) * CLOCK_PS]
+
+
 def test_transaction_barriers_and_workgroup_barriers_are_apart():
     warps = [[phase_arrive(0, 2), barrier(0), phase_wait(0, 1), store(C + 128 * w)] for w in range(2)]
     bench = run_cu([warps], *HAS)
@@ -143,6 +153,13 @@ def test_full_buffers_delay_and_lose_nothing(limit, kind):
     expected = [A + 128 * k for k in range(32)] + [B + 128 * k for k in range(8)] + [C, D]
     assert sorted(bench.requests["line"]) == expected
     assert bench.bulk["blocked_ps"] > 0 and bench.requests["line"][-1] == D
+
+
+@pytest.mark.parametrize("kind", TO_MEMORY)
+def test_each_line_holds_an_entry_of_l1_until_its_answer(kind):
+    bench = run_cu([[[bulk(A, 1, 12 * 128, kind=kind, slot=0)]]], *HAS, "l1.mshrs=3", memory_ps=MEMORY_PS)
+    left_ps = bench.requests["ready_ps"] - (L1_PS if kind == Bulk.LOAD else 0)
+    assert (left_ps[3:] - bench.requests["ready_ps"][:-3]).tolist() == [MEMORY_PS] * 9
 
 
 @pytest.mark.parametrize(("leaves", "waits", "sent"), [(0, 0, 4), (0, 1, 0), (1, 1, 4)])

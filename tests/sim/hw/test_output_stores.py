@@ -195,6 +195,7 @@ def test_a_bulk_copy_goes_where_its_tile_is_mapped(place, op, link, send, kind):
     names = ("op", "cache", "link", "contributors", "tag", "sectors", "full", "load", "wavefront", "stream")
     expected = [op, Cache.UNCACHED, link, 1, 0, 15, 15, send, 0, Stream.COMPUTE_WRITE]
     assert all([int(r[name]) for name in names] == expected for r in copied)
+    assert bench.bulk["write_sectors"] == (24 if link == 0 else 0)  # copies to other GPUs have a unit of their own
     left_ps = int(copied[-1]["ready_ps"])
     assert left_ps < int(after["born_ps"]) <= left_ps + 2 * CLOCK_PS
     assert bench.lsu["loads_used"] == 0 and bench.lsu["load_table"]["open"].sum() == 0
