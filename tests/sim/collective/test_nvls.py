@@ -52,6 +52,8 @@ def test_traffic_is_that_of_the_closed_form(kind, up, down, reads, writes, gpus)
     assert result.exactly_once, result.wrong
     assert result.figures["simulated_gpus"] == 1
     assert (result.link_bytes, link_down(result)) == (up, down)
+    added = 0 if kind == nvls.ALL_GATHER else D - own  # all parts of its chunk but the last
+    assert result.totals["link.added_bytes"] == added
     if reads is not None:
         assert result.dram_bytes[Stream.COMM_READ] == reads
     assert result.dram_bytes[Stream.COMM_WRITE] == writes

@@ -119,7 +119,8 @@ def test_the_fifo_whose_head_has_stood_longer_goes_next():
         bench.fifo.push(0, ready_ps=ready_ps, tag=tag)
     for ready_ps, tag in ((50, 2), (100, 3)):
         bench.fifo.push(1, ready_ps=ready_ps, tag=tag)
-    assert [tag for tag, _ in bench.run()] == [2, 0, 3, 1]  # stores first where both came at once
+    bench.fifo.push(2, ready_ps=100, tag=-1)
+    assert [tag for tag, _ in bench.run()] == [2, 0, 3, -1, 1]  # stores, lines, data where all came at once
 
 
 def test_a_packet_waits_for_a_credit_and_goes_when_it_is_back():
@@ -134,6 +135,15 @@ def test_a_packet_waits_for_a_credit_and_goes_when_it_is_back():
     assert bench.send(back_ps + 1) == NEVER and bench.wire_records[0]["sent"] == 3
     assert bench.port_records[0]["credit_stalls"] == 1
     assert bench.wire_records[0]["packet"]["ready_ps"][0] == back_ps + -(-128 * 6667 // FS_PER_PS) + LATENCY_PS
+
+
+def test_a_credit_that_is_back_before_the_link_is_free_stops_nobody():
+    bench = LinkBench("link.GB_per_s=0.1", "link.credits=2")  # a line takes longer than the way there and back
+    for tag in range(3):
+        bench.fifo.push(0, tag=tag)
+    line_ps = 1_280_000
+    assert [arrived_ps - LATENCY_PS for _, arrived_ps in bench.run()] == [line_ps, 2 * line_ps, 3 * line_ps]
+    assert bench.port_records[0]["credit_stalls"] == 0
 
 
 packets = st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 15)), max_size=25)
@@ -259,7 +269,7 @@ def test_a_load_keeps_its_place_in_l1_and_learns_over_which_port_its_data_leave(
         packet = bench.take(bench.arrival_ps(port), port)
         assert (packet["op"], packet["load"], packet["source"], packet["line"]) == (Op.READ, 77, 5, 0x8000)
         assert (packet["link"], packet["stream"]) == (2 - port, Stream.COMM_READ)
-    assert bench.tile_records["sent_bytes"].tolist() == [0] * 4
+    assert bench.tile_records[["sent_bytes", "sent_sum"]].tolist() == [(0, 0)] * 4
     bench.fifo.push(4, line=0x8000, tag=2, op=Op.DATA, load=77, source=5, contributors=0b1001, sectors=3)
     bench.send(2 * LATENCY_PS)
     packet = bench.take(bench.arrival_ps())
