@@ -82,7 +82,9 @@ def test_the_end_beside_exchanges_is_that_of_a_walk_through_all_picoseconds():
         times = {step.name: StepTime(random.randrange(1, 60), keeps_cus=random.random() < 0.7) for step in steps}
         alone_ps = random.randrange(1, 80)
         times |= {"a": StepTime(random.randrange(9)), "b": StepTime(alone_ps, alone_ps * random.randrange(1, 4))}
-        *others, found = _play([Block("x", (_gemm("a"), *steps, _gemm("b", ("a",))))], times).intervals
+        times["before"] = StepTime(random.randrange(30))  # exchanges may begin, and end, before the kernel
+        kernels = _gemm("before", ("a",)), _gemm("b", ("a",))
+        *others, found = _play([Block("x", (_gemm("a"), *steps, *kernels))], times).intervals
         now_ps, left = found.begin_ps, Fraction(alone_ps)
         while left > 0:
             kept = any(other.keeps_cus and other.begin_ps <= now_ps < other.end_ps for other in others)
