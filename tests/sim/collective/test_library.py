@@ -7,16 +7,10 @@ import pytest
 
 from sim.collective.kernel import Pieces, Step, in_rounds
 from sim.collective.library import KINDS, PROTOCOLS, Choice, choose, estimate_us, row_of, tables
-from sim.host.team import use_threads
 from sim.presets import load_preset
-from sim.run.library_run import BesideRun, LibraryRun, buffer_shape, flat_buffer, library_preset
-from sim.run.run import KernelRun
-from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
-from tests.support.any_windows import windows
+from sim.run.library_run import LibraryRun, buffer_shape, flat_buffer, library_preset
+from sim.scenario.collective import Collective, CollectiveResult, result_of, simulate_collective
 from tests.support.checkout import ROOT
-from tests.support.t3_cases import TILE, fp16_problem
-from tracer.gemm.source import GemmSource
-from tracer.sequence import CommandSequence
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
 
@@ -296,101 +290,22 @@ def test_the_line_is_what_a_whole_simulation_takes(kind):
     assert line.dram_write_bytes == pytest.approx(whole.dram_write_bytes, rel=0.01)
 
 
+def test_figures_beyond_the_line_grow_by_its_slope(monkeypatch):
+    monkeypatch.setattr(Choice, "line_bytes", lambda *_, **__: (1 << 16, 1 << 17))
+    given = {"preset": load_preset("a100_80g"), "kind": "all_gather", "gpus": 2, "protocol": "simple", "channels": 2}
+    *ends, beyond = (Collective(data_bytes=k << 16, **given) for k in (1, 2, 8))
+    results = {size: run.execute() for size, run in beyond.runs().items()}
+    low, high = (result_of(one, one.runs(), {one.data_bytes: results[one.data_bytes]}) for one in ends)
+    far = result_of(beyond, beyond.runs(), results)
+    assert (high.simulated_bytes, far.simulated_bytes) == ((1 << 17,), (1 << 16, 1 << 17))
+    for name in ("time_ns", "link_bytes", "dram_read_bytes", "dram_write_bytes"):
+        at_low, at_high = getattr(low, name), getattr(high, name)
+        assert getattr(far, name) == pytest.approx(at_high + 6 * (at_high - at_low), rel=1e-9), name
+
+
 @pytest.mark.slow
 def test_a_library_is_not_the_plain_plan():
     plain, library = (simulated("all_reduce", 2, 65536, library=name) for name in ("plain", "nccl"))
     assert (plain.library, plain.algorithm, plain.protocol) == ("plain", "ring", "plain")
     assert plain.exactly_once and plain.time_ns != library.time_ns and library.protocol == "ll"
     assert set(KINDS) == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv", "broadcast"}
-
-
-def test_a_gemm_beside_a_collective_has_cus_of_its_own():
-    choice = choose("nccl_a100", "all_reduce", 2, 65536, channels=4)
-    preset = library_preset(load_preset("a100_80g"), choice)
-    common = {"preset": preset, "kind": "all_reduce", "gpus": 2, "data_bytes": 65536, "choice": choice}
-    alone = LibraryRun(**common).execute()
-    both = BesideRun(**common, source=GemmSource(fp16_problem(512, 512, 64), TILE)).execute()
-    assert both.exactly_once and both.link_bytes == alone.link_bytes
-    assert both.figures["collective_end_ps"] == pytest.approx(alone.time_ps, rel=0.05)
-    assert both.time_ps >= both.figures["gemm_end_ps"] > preset.machine.dispatch.launch_ps
-    with pytest.raises(UserError, match="channels: found 108, allowed beside a GEMM are 1 to 107"):
-        many = Choice("nccl_a100", "ring", "ll", 108)
-        BesideRun(**common | {"choice": many, "source": GemmSource(fp16_problem(512, 512, 64), TILE)}).execute()
-
-
-CHANNELS = 4
-FULL = GemmSource(fp16_problem(512, 512, 256), TILE)
-"""256 workgroups: with one on a CU, more than two waves on 108 CUs."""
-
-
-def beside(rule="in_turn", channels=CHANNELS, **fields):
-    choice = choose("nccl_a100", "all_reduce", 2, 1 << 20, channels=channels)
-    preset = library_preset(load_preset("a100_80g", [f"dispatch.kernels={rule}", "cu.workgroups=1"]), choice)
-    common = {"preset": preset, "kind": "all_reduce", "gpus": 2, "data_bytes": 1 << 20, "choice": choice}
-    return BesideRun(**common | {"source": FULL, "shared": True} | fields)
-
-
-def alone(run):
-    """The GEMM and the collective of a run, each alone."""
-    gemm = KernelRun(preset=run.preset, source=CommandSequence([run.source]), flush_l2=False)
-    fields = ("preset", "kind", "gpus", "data_bytes", "choice")
-    return gemm.execute(), LibraryRun(**{name: getattr(run, name) for name in fields}).execute()
-
-
-@pytest.mark.parametrize("lead_ps", [0, 100_000_000])
-@pytest.mark.parametrize("rule", ["in_order", "in_turn"])
-def test_a_gemm_and_a_collective_on_shared_cus_move_what_they_move_alone(rule, lead_ps):
-    run = beside(rule, lead_ps=lead_ps)
-    both, (gemm, collective) = run.execute(), alone(run)
-    assert both.exactly_once and both.link_bytes == collective.link_bytes
-    for name in ("lsu.line_requests", "cu.workgroups", "cu.warp_instructions", "l2.write_sectors"):
-        assert both.totals[name] == gemm.totals[name] + collective.totals[name], name
-
-
-def test_a_collective_that_is_called_first_has_its_channels_at_once():
-    run = beside(lead_ps=100_000_000)
-    both, (gemm, collective) = run.execute(), alone(run)
-    machine = run.preset.machine
-    started_ps = machine.collective.launch_ps
-    assert both.figures["channels_placed_ps"] == started_ps + (CHANNELS - 1) * machine.dispatch.workgroup_ps
-    assert both.figures["collective_end_ps"] == pytest.approx(collective.time_ps, rel=0.05)
-    assert 0.9 < both.figures["gemm_end_ps"] / gemm.time_ps < 1.5
-
-
-def test_channels_behind_a_gemm_wait_for_its_tiles():
-    """In turn for tiles of the first wave of three, in order for those of the second one."""
-    machine = beside().preset.machine
-    started_ps = machine.collective.launch_ps
-    lead_ps = started_ps - machine.dispatch.launch_ps - 500_000  # the GEMM starts half a microsecond earlier
-    wave_ps = (alone(beside())[0].time_ps - machine.dispatch.launch_ps) / 3
-    turns, order = (beside(rule, lead_ps=lead_ps).execute() for rule in ("in_turn", "in_order"))
-    waited = [(run.figures["channels_placed_ps"] - started_ps + 500_000) / wave_ps for run in (turns, order)]
-    assert 0.8 < waited[0] < 1.2 and 1.7 < waited[1] < 2.2
-
-
-def test_threads_and_windows_change_nothing_on_shared_cus():
-    def run():
-        result = beside().execute()
-        return result.figures, result.kernels[0].totals
-
-    expected = run()
-    for ways in ({"length": 0.0}, {"seed": 3}):
-        with windows(**ways):
-            assert run() == expected
-    use_threads(2)
-    try:
-        assert run() == expected
-    finally:
-        use_threads(None)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"choice": Choice("nccl_a100", "ring", "ll", 109)}, "channels: found 109, allowed beside a GEMM are 1 to 108"),
-        ({"choice": Choice("nccl_a100", "tree", "ll", 4)}, "algorithm on shared CUs: found tree, allowed is ring"),
-    ],
-)
-def test_channels_that_do_not_fit_on_shared_cus_are_refused(fields, message):
-    with pytest.raises(UserError, match=message):
-        beside(**fields).execute()
