@@ -1,5 +1,6 @@
 """Threads that share units and meet: every unit once per step, no step before the last one has ended everywhere."""
 
+import signal
 import threading
 import time
 import weakref
@@ -8,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 
+from sim.host import team as host
 from sim.host.crew import Crew
 from sim.host.team import Team, chosen, cores, threads, use_threads
 from sim.machine.team import ABANDONED, CUS, make_team, meet, next_part, part, take_again
@@ -94,6 +96,25 @@ def test_an_interrupt_of_the_user_waits_for_the_workers():
     assert sorted(left) == [1, 2]
 
 
+def test_an_interrupt_while_workers_are_awaited_is_raised_when_they_have_ended():
+    left, main = [], threading.get_ident()
+
+    def work(me):
+        if me == 1:
+            time.sleep(0.05)  # the calling thread waits now
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.05)
+            left.append(me)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Team(2).run(work)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert left == [1]
+
+
 def test_an_interrupt_of_the_user_ends_the_compilation_of_other_threads():
     """The error with which they then end is not the one that is raised."""
     begun, left = threading.Event(), []
@@ -130,9 +151,22 @@ def test_workers_serve_many_times_and_end_with_their_team():
     assert gone() is None and not any(worker.is_alive() for worker in workers)
 
 
+@pytest.mark.parametrize(
+    ("quota", "found"),
+    [("max 100000", 64), ("150000 100000", 1), ("400000 100000", 4), ("50000 100000", 1), ("9900000 100000", 64)],
+)
+def test_a_container_has_the_cores_that_its_quota_pays_for(quota, found, tmp_path, monkeypatch):
+    (tmp_path / "cpu.max").write_text(quota + "\n", encoding="ascii")
+    monkeypatch.setattr(host, "QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)), raising=False)
+    assert cores() == found
+
+
 def test_number_of_threads(monkeypatch):
     monkeypatch.delenv("T3SIM_THREADS")
     assert threads() == cores() and chosen() is None
+    monkeypatch.setattr(host, "cores", lambda: 1000)
+    assert threads() == 256
     with use_threads(None):
         assert chosen() is None
     monkeypatch.setenv("T3SIM_THREADS", "3")
