@@ -123,10 +123,20 @@ def test_what_starts_cost():
     plain = {kind: software(kind, 4).time_ps for kind in OVERLAPS}
     gap = software(DECOMPOSED, 4, "switch", "dispatch.gap_ps=5000000").time_ps
     assert gap - plain[DECOMPOSED] == pytest.approx(3 * 5_000_000, rel=0.2)
-    for kind in (DECOMPOSED, COPY_ENGINES):
-        late = software(kind, 4, "switch", "dma.start_ps=7000000").time_ps
+    for kind, field in ((DECOMPOSED, "start_ps"), (COPY_ENGINES, "start_ps"), (COPY_ENGINES, "setup_ps")):
+        late = software(kind, 4, "switch", f"dma.{field}=7000000").time_ps
         assert 3_000_000 < late - plain[kind] < 8_000_000
+    launched = software(COPY_ENGINES, 4, "switch", "dispatch.launch_ps=9000000").time_ps
+    assert launched - plain[COPY_ENGINES] == pytest.approx(9_000_000, rel=0.05)
     assert software(FLUX, 4, "switch", "dma.start_ps=7000000").time_ps == plain[FLUX]
+
+
+@pytest.mark.parametrize(
+    "given", ["entries=4", "wavefronts=2", "counter_bits=8", "granularity=wavefront", "latency_ps=900000"]
+)
+def test_flags_of_software_have_no_limit_of_the_tracker(given):
+    limits = "tracker.ways=4", f"tracker.{given}"
+    assert software(COPY_ENGINES, 4, "switch", *limits).time_ps == software(COPY_ENGINES, 4).time_ps
 
 
 @pytest.mark.parametrize("kind", OVERLAPS)
