@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.host.cluster import Cluster
+from sim.host.cluster import Cluster, in_one_node, round_ps
 from sim.hw.link_record import FS_PER_NS
 from tests.support.t3_cases import FOUR_WARPS, T3Case
 from traces.errors import UserError
@@ -52,6 +52,17 @@ def test_a_slow_network_sets_the_pace(topology):
     crossing = max(sum(int(p["bytes"]) for p in gpu.node.ports if p["latency_ps"] == 1_700_000) for gpu in joined.gpus)
     assert result.exactly_once
     assert result.time_ps > crossing * 1000 > case(f"link.topology={topology}").run("rs")[0].time_ps
+
+
+def test_a_round_is_no_longer_than_the_shorter_latency():
+    for link_ps, network_ps in ((500_000, 300_700), (300_700, 500_000)):
+        machine = case(f"link.latency_ps={link_ps}", f"network.latency_ps={network_ps}").machine
+        assert round_ps(machine, 1000) == 300_000
+
+
+def test_a_node_may_hold_all_gpus():
+    found = [in_one_node(case(f"network.node_gpus={count}").machine, 4) for count in (0, 3, 4, 5)]
+    assert found == [True, False, True, True]
 
 
 def test_one_gpu_for_all_is_refused_in_nodes():
