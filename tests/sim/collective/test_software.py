@@ -14,7 +14,7 @@ from sim.run.run import CollectiveRun
 from sim.run.software import AG_COPIES, FLUX_GATHER, SoftwareRun
 from sim.spec import Topology
 from tests.support.programs import small_preset
-from tests.support.t3_cases import TILE, fp16_problem
+from tests.support.t3_cases import FOUR_WARPS, TILE, fp16_problem
 from tracer.gemm.source import GemmSource
 from traces.errors import UserError
 
@@ -24,10 +24,10 @@ SLOW_LINK = "link.GB_per_s=2", "link.egress_fifo=8"
 SOURCE = GemmSource(fp16_problem(M, N, K), TILE)
 
 
-def software(kind, gpus, topology="switch", *overrides, explicit=False):
-    chunks = even_chunks(SOURCE.tiles, gpus)
+def software(kind, gpus, topology="switch", *overrides, explicit=False, source=SOURCE):
+    chunks = even_chunks(source.tiles, gpus)
     preset = small_preset(f"link.topology={topology}", *overrides)
-    return SoftwareRun(preset=preset, source=SOURCE, chunks=chunks, kind=kind, explicit=explicit).execute()
+    return SoftwareRun(preset=preset, source=source, chunks=chunks, kind=kind, explicit=explicit).execute()
 
 
 def shortest_ps(result, sent_bytes, egress=1):
@@ -132,11 +132,12 @@ def test_what_starts_cost():
 
 
 @pytest.mark.parametrize(
-    "given", ["entries=4", "wavefronts=2", "counter_bits=8", "granularity=wavefront", "latency_ps=900000"]
+    "given", ["entries=1", "wavefronts=2", "counter_bits=8", "granularity=wavefront", "latency_ps=900000"]
 )
 def test_flags_of_software_have_no_limit_of_the_tracker(given):
-    limits = "tracker.ways=4", f"tracker.{given}"
-    assert software(COPY_ENGINES, 4, "switch", *limits).time_ps == software(COPY_ENGINES, 4).time_ps
+    source = GemmSource(SOURCE.problem, FOUR_WARPS)
+    limited = software(COPY_ENGINES, 4, "switch", "tracker.ways=1", f"tracker.{given}", source=source)
+    assert limited.time_ps == software(COPY_ENGINES, 4, source=source).time_ps
 
 
 @pytest.mark.parametrize("kind", OVERLAPS)
