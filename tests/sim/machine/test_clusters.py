@@ -170,6 +170,13 @@ def test_a_warp_that_has_arrived_and_ended_does_not_stand_for_another():
     assert min(end_ps for *_, end_ps in spans(gpu)) > 1000 * whole_period_ps(machine_of().cu.clock_MHz)
 
 
+def test_a_warp_that_arrives_twice_does_not_stand_for_another():
+    late = [compute(1000), cluster_arrive(), cluster_wait(1)]
+    twice = [cluster_arrive(), cluster_arrive(), cluster_wait(1)]
+    gpu, _ = run(kernel([[twice, late], [[cluster_arrive(), cluster_wait(1)]]], cluster=2, warps=2))
+    assert min(end_ps for *_, end_ps in spans(gpu)) > 1000 * whole_period_ps(machine_of().cu.clock_MHz)
+
+
 def test_phases_of_the_barrier_follow_each_other_and_ended_warps_are_not_waited_for():
     many = [row for phase in range(1, 6) for row in (compute(7), cluster_arrive(), cluster_wait(phase))]
     gone = [cluster_arrive(), cluster_wait(1)]
