@@ -85,6 +85,9 @@ values of other layers (Hunyuan-Large, Gemma 3n), an MLP beside the experts (Arc
 HEAD_NORMS = ("qwen3", "gemma3", "olmo2", "olmo3", "olmoe", "exaone4", "dots1", "hunyuan_v1", "minimax_m2", "afmoe")
 """Beginnings of families whose queries and keys have norms (`q_norm` and `k_norm` of their attention in Transformers,
 models/*/modeling_*.py). Others say so in `use_qk_norm` (GLM-4.5, Cohere) or `qk_layernorm` (Phi, StableLM)."""
+OUTPUT_NORMS = ("gemma2", "gemma3", "gemma3_text", "glm4", "glm4v", "glm4v_text", "afmoe")
+"""Families whose attention and MLP have a norm behind them, too (the same files: `post_feedforward_layernorm`,
+`post_self_attn_layernorm`, `post_mlp_layernorm`)."""
 FULL = ("full_attention", "sliding_attention", "attention", 1)
 """In a list with the kind of each layer: kinds that are simulated. MiniMax has 1 in `attn_type_list`, 0 is linear."""
 EXPERT_STEPS = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "moe_layer_interval")
@@ -159,6 +162,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         scored=scored,
         bias=_bias(raw, family, plain),
         tied=bool(raw.get("tie_word_embeddings", family in TIED)),
+        output_norms=family in OUTPUT_NORMS,
         head_norms=family.startswith(HEAD_NORMS) or True in (raw.get("use_qk_norm"), raw.get("qk_layernorm")),
         latent=latent,
         experts=_experts(raw, given, where),

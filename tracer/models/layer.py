@@ -96,6 +96,7 @@ def forward_steps(model: ModelShape, how: Deployment, dense: bool, prefix: str =
         _mlp_forward(steps, model.intermediate, "mlp")
     else:
         _experts_forward(steps)
+    steps.add("mlp_output_norm", NORM, *steps.texts.output_norm())
     steps.add("mlp_residual", NORM, *steps.texts.residual())
     return tuple(steps.steps)
 
@@ -106,6 +107,7 @@ def backward_steps(model: ModelShape, how: Deployment, dense: bool) -> tuple[Ste
     if how.recompute == Recompute.FULL:
         steps.steps += forward_steps(model, how, dense, AGAIN)
     steps.add("mlp_residual_back", NORM, *steps.texts.residual_backward())
+    steps.add("mlp_output_norm_back", NORM, *steps.texts.output_norm(backward=True))
     if dense:
         _mlp_backward(steps, model.intermediate, "mlp")
     else:
@@ -131,6 +133,7 @@ def _attention_forward(steps: Steps) -> None:
         steps.add(name, kind, work)
     gemm = steps.matrix("output", how.tokens, model.hidden, model.value_width // how.tp)
     steps.reduced("attention_reduce", gemm)
+    steps.add("attention_output_norm", NORM, *texts.output_norm())
     steps.add("attention_residual_norm", NORM, *texts.residual_norm())
 
 
@@ -185,6 +188,7 @@ def _attention_backward(steps: Steps) -> None:
     wait = [step.name for step in steps.steps if step.lane == Lane.TENSOR][-1:]
     steps.add("attention_residual_norm_back", NORM, texts.norm_backward(), *texts.residual_backward())
     _wait_for(steps, "attention_residual_norm_back", wait)
+    steps.add("attention_output_norm_back", NORM, *texts.output_norm(backward=True))
     steps.gathered("attention_gather_back")
     steps.matrix("output_input", how.tokens, model.value_width // how.tp, model.hidden)
     steps.matrix("output_weight", model.value_width // how.tp, model.hidden, how.tokens)

@@ -151,7 +151,8 @@ def _layer_activation_bytes(model: ModelShape, how: Deployment, dense: bool) -> 
     if how.recompute == Recompute.FULL:
         return row * element // whole
     masks = 2 * row if how.dropout else 0
-    outside = (4 * row * element + masks) // whole  # inputs of two norms and of two linear layers, dropout masks
+    norms = 4 if model.output_norms else 2
+    outside = ((norms + 2) * row * element + masks) // whole  # inputs of norms and of two linear layers, dropout masks
     width = model.query_width + model.kv_width + model.value_width
     ranks = 0
     if model.latent:  # keys and values of all heads; all GPUs have the latent ranks

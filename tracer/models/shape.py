@@ -53,6 +53,7 @@ class ModelShape:
         latent, experts: None = ordinary attention, an ordinary MLP.
         tied: the output layer uses the weights of the embedding.
         head_norms: each head of queries and of keys has a norm (Qwen3).
+        output_norms: the outputs of attention and MLP have a norm before they are added (Gemma 2 and 3).
 
     Raises:
         UserError: names the field, what was found and what is allowed.
@@ -75,6 +76,7 @@ class ModelShape:
     bias: bool = True
     tied: bool = True
     head_norms: bool = False
+    output_norms: bool = False
     latent: Latent | None = None
     experts: Experts | None = None
 

@@ -131,6 +131,11 @@ class KernelTexts:
         heads = (self.heads, self.kv_heads) if self.model.head_norms else ()
         return [norm(self.how.tokens * number, self.head_dim) for number in heads]
 
+    def output_norm(self, backward: bool = False) -> list[str]:
+        """The norm of the output of attention or MLP, if any."""
+        norm = self.norm_backward if backward else self.norm
+        return [norm()] if self.model.output_norms else []
+
     def residual_norm(self) -> list[str]:
         """Bias, dropout, residual and norm between attention and MLP."""
         if self.fused:

@@ -65,3 +65,28 @@ def test_latent_ranks_have_norms_before_they_are_widened():
 )
 def test_a_config_says_whether_heads_have_norms(fields, norms):
     assert shape_of(CONFIG | fields, "own", "config").head_norms == norms
+
+
+@pytest.mark.parametrize("family", ["gemma2", "gemma3", "gemma3_text", "glm4", "afmoe"])
+@pytest.mark.parametrize("software", Software)
+def test_outputs_of_attention_and_mlp_have_norms(family, software):
+    """They follow the exchange of the output, and come before it is added."""
+    model, how = shape_of(CONFIG | {"model_type": family}, "own", "config"), replace(TRAIN, software=software)
+    plain = replace(model, output_norms=False)
+    for steps, others, end in (
+        (forward_steps(model, how, True), forward_steps(plain, how, True), ""),
+        (backward_steps(model, how, True), backward_steps(plain, how, True), "_back"),
+    ):
+        more = [step for step in steps if "output_norm" in step.name]
+        assert {step.name for step in more} == {f"attention_output_norm{end}", f"mlp_output_norm{end}"}
+        assert [step.name for step in steps if step not in more] == [step.name for step in others]
+        for step in more:
+            assert step.work.startswith("rmsnorm:rows=128,cols=256,") and make_kernels(step.work)
+    names = [step.name for step in forward_steps(model, how, True)]
+    for part in ("attention", "mlp"):
+        assert names.index(f"{part}_reduce") + 1 == names.index(f"{part}_output_norm")
+
+
+@pytest.mark.parametrize("family", ["qwen3", "glm4_moe", "gemma", "olmo2", "llama"])
+def test_other_families_have_no_norms_of_outputs(family):
+    assert not shape_of(CONFIG | {"model_type": family}, "own", "config").output_norms
