@@ -5,18 +5,27 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from sim.collective import software
 from sim.collective.chunks import even_chunks
 from sim.presets import Preset, load_preset
 from sim.presets.preset import OVERRIDE
 from sim.results import RunResult
 from sim.run.accuracy import accuracy_text
-from sim.scenario.result import CONFIGURATIONS, T3, T3_MCA
+from sim.run.software import IN_SWITCH
+from sim.scenario.result import CONFIGURATIONS, COPY_ENGINES, DECOMPOSED, FLUX, T3, T3_MCA, T3_NVLS
 from tracer.kernels import kernel_text
 from traces.errors import UserError
 from traces.units import PS_PER_NS
 
 TRACE, POLICY, PLAN = "TRACE", "POLICY.py", "PLAN.py"
 """Stand for files of the user, which a result knows only by their digests."""
+BY_SOFTWARE = {
+    software.DECOMPOSED: DECOMPOSED,
+    software.COPY_ENGINES: COPY_ENGINES,
+    software.FLUX: FLUX,
+    IN_SWITCH: T3_NVLS,
+}
+"""Kind of a software run with a GEMM -> its configuration."""
 
 
 class Again(NamedTuple):
@@ -33,7 +42,8 @@ class Again(NamedTuple):
 
 def again(run: RunResult) -> Again | None:
     """The command that makes a run or a scenario again; None = no verb makes it alone (a collective of a scenario)."""
-    if "collective" in run.input:
+    kind = run.input.get("software")
+    if "collective" in run.input or (kind and kind not in BY_SOFTWARE):
         return None
     words, files = _t3_words(run) if "edges" in run.input else _run_words(run)
     if not words:
@@ -68,13 +78,17 @@ def _run_words(run: RunResult) -> tuple[list[str], list[str]]:
 
 
 def _t3_words(run: RunResult) -> tuple[list[str], list[str]]:
-    """Words of `t3sim t3`, and its files. A fused run alone is one configuration."""
+    """Words of `t3sim t3`, and its files. A GEMM of one configuration alone is that configuration."""
     gpus, edges = run.input["gpus"], run.input["edges"]
     by_library = "piece_kernel" in run.input  # it chooses them again
     described = {"problem": run.input["problem"]} if by_library else run.input
     words = ["t3sim", "t3", "--kernel", kernel_text(described), "--gpus", str(gpus)]
-    fused = T3 if run.options.get("arbiter") == "round_robin" else T3_MCA
-    chosen = [fused] if run.input.get("fused") else run.options["configurations"]
+    if run.input.get("fused"):
+        chosen = [T3 if run.options.get("arbiter") == "round_robin" else T3_MCA]
+    elif kind := run.input.get("software"):
+        chosen = [BY_SOFTWARE[kind]]
+    else:
+        chosen = run.options["configurations"]
     if list(chosen) != list(CONFIGURATIONS):
         words += _options("--configuration", chosen)
     kernel = run.input["kernel"]

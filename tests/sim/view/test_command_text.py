@@ -9,6 +9,8 @@ from sim.collective.chunks import even_chunks
 from sim.presets import load_preset
 from sim.results.diff import moves
 from sim.run.run import CollectiveRun, FusedRun, SideBySideRun
+from sim.run.software import SoftwareRun
+from sim.scenario.result import COPY_ENGINES, DECOMPOSED, FLUX, T3_NVLS
 from sim.spec import Arbiter
 from sim.view.command_text import again
 from tests.support.result_samples import sample_results
@@ -81,6 +83,24 @@ def test_runs_of_several_gpus():
         SideBySideRun(kind="all_gather", collective_cus=2, **given),
     ):
         assert again(run.signed(sample_results())) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "configuration"),
+    [("decomposed", DECOMPOSED), ("copy_engines", COPY_ENGINES), ("flux", FLUX), ("in_switch", T3_NVLS)],
+)
+def test_a_run_of_software_is_made_again_by_its_configuration(kind, configuration):
+    source = GemmSource(fp16_problem(96, 96, 32), TILE)
+    run = SoftwareRun(kind=kind, preset=load_preset("h100_sxm"), source=source, chunks=even_chunks(9, 3))
+    command, files = again(run.signed(sample_results()))
+    assert f"--gpus 3 --configuration {configuration} " in command and files == ()
+
+
+@pytest.mark.parametrize("kind", ["all_gather_copies", "flux_gather"])
+def test_no_verb_makes_these_runs_of_software_alone(kind):
+    source = GemmSource(fp16_problem(96, 96, 32), TILE)
+    run = SoftwareRun(kind=kind, preset=load_preset("h100_sxm"), source=source, chunks=even_chunks(9, 3))
+    assert again(run.signed(sample_results())) is None
 
 
 def test_a_machine_whose_file_is_not_here():
