@@ -77,6 +77,10 @@ def handler_of(text: str) -> type[BaseHTTPRequestHandler]:
     content = text.encode()
 
     class Handler(BaseHTTPRequestHandler):
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # the browser has left
+                super().handle()
+
         def do_GET(self) -> None:
             if self.path != "/":
                 self.send_error(404)
@@ -85,8 +89,7 @@ def handler_of(text: str) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
-            with suppress(ConnectionError):  # the browser has left
-                self.wfile.write(content)
+            self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
             """No line for each request."""

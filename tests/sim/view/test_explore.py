@@ -5,6 +5,7 @@ import io
 import json
 import re
 import socket
+import struct
 import sys
 import threading
 import urllib.request
@@ -182,6 +183,20 @@ def test_a_browser_that_leaves_is_no_error():
             browser.send(b"GET / HTTP/1.0\r\n\r\n")
             assert browser.recv(4) == b"HTTP"
         server.shutdown()
+    assert errors == []
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.0\r\n\r\n", b"GET /icon HTTP/1.0\r\n\r\n"])
+def test_a_browser_that_leaves_at_once_is_no_error(sent):
+    errors = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler_of("<p>page</p>")) as server:
+        server.daemon_threads = False  # the end of the block waits for the answer
+        server.handle_error = lambda *_: errors.append(sys.exception())
+        browser = socket.create_connection(("127.0.0.1", server.server_port))
+        browser.send(sent)
+        browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        browser.close()  # a reset, before the server reads
+        server.handle_request()
     assert errors == []
 
 
