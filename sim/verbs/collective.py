@@ -61,9 +61,10 @@ def collective(
     if as_json:
         print_json(found)
         return
-    print_table(f"{result.collective} on {gpus} GPUs, {preset}", ("figure", "value"), found.items())
+    sizes = [("simulated_bytes", size) for size in found.pop("simulated_bytes")]
+    print_table(f"{result.collective} on {gpus} GPUs, {preset}", ("figure", "value"), [*found.items(), *sizes])
     if result.padded_bytes != data_bytes:
         click.echo(f"padded from {data_bytes} to {result.padded_bytes} bytes: equal chunks of whole lines or tiles")
     if len(result.simulated_bytes) > 1:
-        sizes = " and ".join(f"{size / MIB:g}" for size in result.simulated_bytes)
-        click.echo(f"time and traffic from the line through {sizes} MiB; --whole simulates all bytes")
+        both = " and ".join(f"{size / MIB:g}" for size in result.simulated_bytes)
+        click.echo(f"time and traffic from the line through {both} MiB; --whole simulates all bytes")

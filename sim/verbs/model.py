@@ -243,7 +243,7 @@ def _list_models(as_json: bool) -> None:
             {each.name: {"parameters": each.weights, "layers": each.layers, "hidden": each.hidden} for each in found}
         )
         return
-    rows = [(each.name, f"{each.weights / 1e9:,.1f}", each.layers, each.hidden) for each in found]
+    rows = [(each.name, round(each.weights / 1e9, 1), each.layers, each.hidden) for each in found]
     print_table("Models", ("name", "billion parameters", "layers", "hidden"), rows)
 
 

@@ -63,6 +63,6 @@ def _utc_text(time_s: float) -> str:
 
 
 def _row(entry: dict[str, Any]) -> tuple[object, ...]:
-    size_kB = f"{entry['bytes'] / 1000:,.0f}"
+    size_kB = round(entry["bytes"] / 1000)
     names = (entry["run"], entry["machine"], entry["time_ns"])
     return (entry["key"][:SHOWN], *names, entry["code"][:SHOWN], size_kB, entry["used"])

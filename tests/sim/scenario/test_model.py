@@ -1,5 +1,6 @@
 """A model on a machine: its time follows from its runs, pairs become fused kernels, exchanges have their traffic."""
 
+import csv
 import json
 from dataclasses import replace
 from itertools import pairwise
@@ -367,3 +368,12 @@ def test_a_configuration_without_overlap_is_refused():
     """It would not be simulated."""
     result = CliRunner().invoke(verb, ["bert-large", "--no-overlap", "--configuration", "T3"])
     assert "--configuration: found T3 with --no-overlap, allowed is Sequential" in str(result.exception)
+
+
+def test_the_list_of_models_is_numbers_in_csv():
+    done = CliRunner().invoke(verb, ["--list", "--format", "csv"], catch_exceptions=False)
+    _, _, *rows = [row for row in csv.reader(done.stdout.splitlines()) if row]
+    listed = json.loads(CliRunner().invoke(verb, ["--list", "--json"], catch_exceptions=False).stdout)
+    assert {row[0]: float(row[1]) for row in rows} == {
+        name: round(each["parameters"] / 1e9, 1) for name, each in listed.items()
+    }

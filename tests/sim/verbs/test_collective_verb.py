@@ -31,6 +31,12 @@ def test_json_is_what_python_gets():
 
 
 @pytest.mark.slow
+def test_csv_has_one_number_for_each_simulated_size():
+    done = called("send_recv --gpus 2 --bytes 8192 --format csv")
+    assert "\nsimulated_bytes,8192\n" in done.stdout and "(" not in done.stdout
+
+
+@pytest.mark.slow
 def test_padding_is_said():
     done = called("alltoall --gpus 3 --bytes 1000 --channels 4")
     assert "padded from 1000 to 1152 bytes: equal chunks" in done.stdout and "all_to_all on 3 GPUs" in done.stdout

@@ -1,5 +1,6 @@
 """`t3sim store`: list, check and prune; and what `t3sim run` and `t3` say about results from the store."""
 
+import csv
 import json
 
 import pytest
@@ -31,11 +32,14 @@ def shown(command, *arguments):
 def test_list(store):
     assert "0 entries" in shown(store_list)
     assert main([*GEMM, "--interval-ns", "500"]) == main(GEMM) == 0
-    (store.folder / f"{'a' * 64}.npz").write_bytes(b"a checkpoint")
+    (store.folder / f"{'a' * 64}.npz").write_bytes(b"a checkpoint" * 100_000)
     text = shown(store_list)
     assert "3 entries" in text and "gemm_128x256x32" in text and "t3_2024" in text and "a state" in text
     found = json.loads(shown(store_list, "--json", "--last", "2"))
     assert found["entries"] == 3 and len(found["last"]) == 2 and found["max_bytes"] == 2 << 30
+    _, names, *rows = csv.reader(shown(store_list, "--format", "csv").splitlines())
+    sizes = {row[0]: int(row[names.index("kB")]) for row in rows if row}
+    assert sizes == {entry.key[:12]: round(entry.size_bytes / 1000) for entry in store.entries()}
     gemm = next(entry for entry in found["last"] if entry["run"] == "gemm_128x256x32")
     assert len(gemm["code"]) == len(gemm["key"]) == 64 and gemm["time_ns"] > 0
 
