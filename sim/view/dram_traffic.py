@@ -7,7 +7,7 @@ t3sim plot traffic t-nlg-fc2-tp8.h5 -o validation/tables/report/figures/t-nlg-fc
 from typing import TYPE_CHECKING
 
 from sim.results import RunResult
-from sim.view.style import BLUE, ORANGE, SKY, VERMILION, legend_below, new_figure, title_of
+from sim.view.style import BLUE, ORANGE, SKY, VERMILION, from_start, legend_below, new_figure, title_of
 from traces.errors import UserError
 from traces.units import GIGA, KILO, MEGA, PS_PER_US, bytes_per_s
 
@@ -33,9 +33,9 @@ def draw_traffic(results: RunResult) -> "Figure":
     if not results.series:
         raise UserError("this run has no time series: repeat it with --interval-ns")
     moved = [name for name in STREAMS if results.column(name).any()]
-    rates = [bytes_per_s(results.column(name), results.interval_ps) / GIGA for name in moved]
+    rates = [from_start(bytes_per_s(results.column(name), results.interval_ps) / GIGA) for name in moved]
     labels = [f"{STREAMS[name][0]}, {_amount(int(results.column(name).sum()))}" for name in moved]
-    times_us = results.times_ps() / PS_PER_US
+    times_us = [0.0, *(results.times_ps() / PS_PER_US)]
     peak = results.preset.peaks().dram_bytes_per_s / GIGA
     figure, axes = new_figure()
     if moved:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from sim.results import RunResult
 from sim.spec import QueueOrganisation
-from sim.view.style import BLUE, GREEN, legend_below, new_figure, title_of
+from sim.view.style import BLUE, GREEN, from_start, legend_below, new_figure, title_of
 from traces.errors import UserError
 from traces.units import PS_PER_US
 
@@ -24,9 +24,9 @@ def draw_queue(results: RunResult) -> "Figure":
         raise UserError("this run has no time series: repeat it with --interval-ns")
     hbm = results.preset.machine.hbm
     depth = hbm.queue_entries * (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
-    times_us = results.times_ps() / PS_PER_US
+    times_us = [0.0, *(results.times_ps() / PS_PER_US)]
     figure, axes = new_figure()
-    entries = results.column("queue_columns") / hbm.channels
+    entries = from_start(results.column("queue_columns") / hbm.channels)
     axes.step(times_us, entries, where="pre", color=BLUE, label="queue entries per channel (left)")
     axes.axhline(depth, color="black", linestyle="--", linewidth=1, label=f"depth, {depth}")
     axes.set(
@@ -37,7 +37,7 @@ def draw_queue(results: RunResult) -> "Figure":
         ylim=(0, depth * 1.05),
     )
     right = axes.twinx()
-    workgroups = results.column("resident_workgroups")
+    workgroups = from_start(results.column("resident_workgroups"))
     right.step(times_us, workgroups, where="pre", color=GREEN, linestyle=":")
     axes.plot([], [], color=GREEN, linestyle=":", label="workgroups (right)")  # an entry for the common legend
     right.set(ylabel="resident workgroups", ylim=(0, None))

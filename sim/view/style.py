@@ -1,6 +1,6 @@
 """Common style of all figures: palette, sizes, and files that are equal to the byte for equal content."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -126,6 +126,12 @@ def save(figure: "Figure", path: Path) -> None:
     settings: Any = {"svg.hashsalt": "t3sim", "svg.fonttype": "none", "pdf.fonttype": 42}
     with replacing(path) as temporary, matplotlib.rc_context(settings):
         figure.savefig(temporary, format=path.suffix.removeprefix("."), metadata=METADATA[path.suffix])
+
+
+def from_start(values: Iterable[float]) -> list[float]:
+    """Values of intervals, the first one twice: for steps ("pre") that begin with the first interval."""
+    first, *others = values
+    return [first, first, *others]
 
 
 def legend_below(axes: Any, columns: int) -> None:

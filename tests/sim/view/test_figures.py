@@ -78,10 +78,29 @@ def test_traffic_is_all_the_traffic(desk):
     assert tops.max() <= 898 * 1.001
 
 
+def test_every_interval_is_drawn_with_its_height():
+    """As wide as an interval, the first one too. A run of one interval has a figure."""
+    for heights in ([7], [5, 0, 3]):
+        run = sample_results()
+        run.series = {name: np.zeros(len(heights), "i8") for name in [*STREAMS, "resident_workgroups"]}
+        run.series |= dict.fromkeys(("dram_compute_read_bytes", "queue_columns"), np.array(heights))
+        (area,) = draw_traffic(run).axes[0].collections
+        line = draw_queue(run).axes[0].lines[0]
+        ends_us = run.times_ps() / 1e6
+        rates = np.array(heights) * 1000 / run.interval_ps
+        for k, end_us in enumerate(ends_us):
+            inside = end_us - ends_us[0] / 2
+            for share, filled in ((0.99, rates[k] > 0), (1.01, False)):
+                assert area.get_paths()[0].contains_point((inside, rates[k] * share)) == filled
+        entries = [height / run.preset.machine.hbm.channels for height in heights]
+        assert line.get_drawstyle() == "steps-pre" and line.get_xdata()[0] == 0
+        assert list(line.get_ydata()) == [entries[0], *entries]
+
+
 def test_queue_stays_under_its_depth(desk):
     found = results.open(desk / "gemm.h5").run()
     left, right = draw_queue(found).axes
-    entries = left.lines[0].get_ydata()
+    entries = left.lines[0].get_ydata()[1:]
     hbm = found.preset.machine.hbm
     assert entries.max() <= 2 * hbm.queue_entries  # v100 has a queue for reads and one for writes
     assert left.get_ylim()[1] >= 2 * hbm.queue_entries

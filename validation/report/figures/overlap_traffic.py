@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sim.view.dram_traffic import STREAMS
 from sim.view.paper import new_figure
-from sim.view.style import legend_below, save
+from sim.view.style import from_start, legend_below, save
 from traces.units import GIGA, PS_PER_US, bytes_per_s
 
 PANELS = {"gemm": "GEMM alone (then the flush of L2)", "t3": "T3 (round-robin)", "t3_mca": "T3-MCA"}
@@ -25,8 +25,8 @@ def draw(series: Mapping[str, Series], interval_ps: int, peak_bytes_per_s: float
     peak = peak_bytes_per_s / GIGA
     for axes, (run, label) in zip(panels, PANELS.items(), strict=True):
         streams = series[run]
-        rates = [[bytes_per_s(moved, interval_ps) / GIGA for moved in streams[name]] for name in STREAMS]
-        times_us = [(place + 1) * interval_ps / PS_PER_US for place in range(len(rates[0]))]
+        rates = [from_start([bytes_per_s(moved, interval_ps) / GIGA for moved in streams[name]]) for name in STREAMS]
+        times_us = [place * interval_ps / PS_PER_US for place in range(len(rates[0]))]
         colours = [colour for _, colour in STREAMS.values()]
         names = [name for name, _ in STREAMS.values()]
         axes.stackplot(times_us, rates, labels=names, colors=colours, step="pre")
