@@ -56,7 +56,7 @@ def _percent(pairs: list[tuple[str, float]]) -> list[tuple[str, str]]:
 
 
 def _row(check: Check) -> tuple[object, ...]:
-    values = ", ".join(f"{field} {old:g} to {new:g}" for field, (old, new) in check.values.items())
+    values = ", ".join(f"{field} {old:.12g} to {new:.12g}" for field, (old, new) in check.values.items())
     if check.answer is None:
         return (check.change.title, None, "cannot run", None, check.reason)
     return (check.change.title, check.answer.time_ps / PS_PER_US, f"{check.saves:+.1%}", check.answer.speedup, values)

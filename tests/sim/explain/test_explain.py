@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from sim.collective.chunks import chunks_of
-from sim.explain.changes import FASTER, HALF, LATENCIES, assumed_changes, changed
-from sim.explain.explain import _candidates, explain, waiting
+from sim.explain.changes import FASTER, HALF, LATENCIES, Change, assumed_changes, changed
+from sim.explain.explain import Check, Explanation, _candidates, explain, waiting
 from sim.explain.repeat import Answer, repeat_run, repeat_scenario
 from sim.presets import load_preset, presets
 from sim.presets.preset import OVERRIDE
@@ -22,6 +22,7 @@ from sim.run.together import TogetherRun
 from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.verbs.explain import explain_verb
+from sim.view.explain_tables import show_explanation
 from tests.support.paths import BINARIES, SMALL_TRACE, SMALL_TRACE_TEXT
 from tests.support.programs import small_preset
 from tests.support.schemas import check as check_schema
@@ -270,3 +271,11 @@ def test_a_run_is_repeated_with_its_own_options(options, monkeypatch):
     monkeypatch.setattr("sim.explain.repeat.run_or_get", kept)
     assert repeat_run(found, None, None)(found.preset) == Answer(found.time_ps)
     assert asked[0].key == replace(case, interval_ps=0).key
+
+
+def test_values_of_a_change_are_shown_with_all_digits(capsys):
+    """So that --set takes them."""
+    values = {"l2.bytes": (6291456, 12582912), "link.efficiency": (0.25, 0.5)}
+    check = Check(Change("twice", {}), values, Answer(1000))
+    show_explanation(Explanation("L2", {}, Answer(1000), helps=[check]), load_preset("v100"))
+    assert "l2.bytes 6291456 to 12582912, link.efficiency 0.25 to 0.5" in capsys.readouterr().out
