@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from pathlib import Path
 
 from tracer.accelsim.kernel import AccelsimKernel, file_digest
@@ -93,10 +94,11 @@ def open_or_skip(path: Path, problems: Problems) -> AccelsimKernel | None:
 
 
 class AccelsimTrace:
-    """Commands of one GPU (a TraceSource)."""
+    """Commands of one GPU (a TraceSource). `problems`: of the list, and of the latest reading of the kernels."""
 
     def __init__(self, path: Path, commands: list[Path | Prefill], problems: Problems) -> None:
         self.path, self.problems = path, problems
+        self._of_list = deepcopy(problems.oddities)
         self._commands = commands
 
     @property
@@ -117,6 +119,7 @@ class AccelsimTrace:
         Raises:
             TraceError: a header is broken, or no kernel can be read.
         """
+        self.problems.oddities = deepcopy(self._of_list)
         opened = 0
         for number, command in self._numbered():
             if isinstance(command, Prefill):
