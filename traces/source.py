@@ -93,3 +93,10 @@ def warnings_of(source: TraceSource) -> list[str]:
     """Warnings of a reader of trace text so far (its `problems`), one line each. Other sources have none."""
     problems = getattr(source, "problems", None)
     return list(problems.lines()) if problems else []
+
+
+def read_for_warnings(source: TraceSource, kernel: KernelSource) -> None:
+    """Read a kernel that needs no simulation, if its source is a text that can have warnings."""
+    if hasattr(source, "problems"):
+        for _ in kernel.workgroups():
+            pass

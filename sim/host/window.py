@@ -7,6 +7,7 @@ their addresses share a slab (`sim.host.program`). Kernels that run at once shar
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,7 +110,8 @@ class Feed:
         self.programs, self.lengths, self.held = {}, {}, []
         self.free = [self.first_slab + k for k, users in enumerate(self.users) if not users]
         self.inside = sum(self.users)
-        self.workgroups = self.launch.source.workgroups(self.read)
+        rest = self.launch.source.workgroups(self.read)
+        self.workgroups = chain(list(islice(rest, 1)), rest)  # nobody asks for more if all were read: read the end here
 
     def hold(self, slab: int) -> None:
         """Add a user of the slab."""

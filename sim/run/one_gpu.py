@@ -12,7 +12,7 @@ from sim.run.extrapolation import Part, Watch, extended, figures_of, part_of, wa
 from sim.run.result import KernelResult, RunResult
 from sim.run.sequence_state import SequenceState, content_of, sequence_of
 from traces.errors import UserError
-from traces.source import KernelSource, Prefill, TraceSource
+from traces.source import KernelSource, Prefill, TraceSource, read_for_warnings
 
 
 def simulate(
@@ -59,7 +59,10 @@ def simulate(
             if saved is None:
                 gpu.prefill(command.address, command.bytes)
             continue
-        if (kernels is None or number in kernels) and (saved is None or number == saved.kernel):
+        chosen = kernels is None or number in kernels
+        if chosen and saved and number < saved.kernel:
+            read_for_warnings(source, command)
+        elif chosen:
             sequence = saved or SequenceState(number, start_ps, gpu.counted(), done)
             watch = watch_of(gpu, command, sequence.start_ps, accuracy)
             found = _run_one(gpu, command, sequence, flush_l2, progress, None if accuracy else save_points, watch)

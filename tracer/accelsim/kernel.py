@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -47,15 +47,14 @@ class KernelReader:
     """Reads the body of one kernel's text."""
 
     def __init__(
-        self, header: Header, problems: Problems, *, ids: bool, prefix: int, halve_copies: bool = False, start: int = 0
+        self, header: Header, problems: Problems, *, ids: bool, prefix: int, halve_copies: bool = False
     ) -> None:
         """Args:
         ids: True if every line begins with block x y z and warp.
         prefix: words before the program counter on every line.
         halve_copies: True if LDGSTS has two lines, of which the second counts.
-        start: workgroups to skip at the beginning.
         """
-        self._header, self._problems, self._start = header, problems, start
+        self._header, self._problems = header, problems
         self._scan = np.zeros(1, SCAN)
         scan = self._scan[0]
         scan["version"] = header.version
@@ -165,8 +164,7 @@ class KernelReader:
             self._problems.warn("empty block", where, "a thread block without warps: left out")
         elif self._is_new(index, where):
             self._done += 1
-            if self._done > self._start:
-                yield self._build(index, where)
+            yield self._build(index, where)
         scan["n_warps"] = scan["n_instructions"] = scan["n_addresses"] = scan["open_warp"] = scan["in_block"] = 0
         scan["block"] = -1
 
@@ -280,11 +278,14 @@ class AccelsimKernel:
         self.info: KernelInfo = self.header.info()
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in the order of the file, starting at number `start`. Earlier ones are read but not built."""
+        """Workgroups in the order of the file, starting at number `start`. Earlier ones are read for their warnings."""
+        yield from islice(self._all_workgroups(), start, None)
+
+    def _all_workgroups(self) -> Iterator[Workgroup]:
         header = self.header
         ids = header.version < 3
         prefix = ID_WORDS * ids + header.lineinfo
-        reader = KernelReader(header, self._problems, ids=ids, prefix=prefix, start=start)
+        reader = KernelReader(header, self._problems, ids=ids, prefix=prefix)
         yield from reader.read_possible(body_blocks(self._path, self._problems))
         reader.close()
 

@@ -74,11 +74,11 @@ def prefix_words(line: bytes, lineinfo: int) -> int:
 class UngroupedKernel(AccelsimKernel):
     """A raw .trace or .trace.xz file (a KernelSource), grouped bucket by bucket."""
 
-    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in the order of the grid, starting at number `start`."""
+    def _all_workgroups(self) -> Iterator[Workgroup]:
+        """Workgroups in the order of the grid."""
         with ExitStack() as stack:
             buckets = self._distribute(body_blocks(self._path, self._problems), stack)
-            yield from self._read(buckets, start)
+            yield from self._read(buckets)
 
     def _distribute(self, blocks: Iterator[bytes], stack: ExitStack) -> list[tuple[IO[bytes], IO[bytes]]]:
         """Distribute lines to temporary files by thread block. Each bucket has a file of text and a file of keys."""
@@ -112,7 +112,7 @@ class UngroupedKernel(AccelsimKernel):
             index.write(chosen.tobytes())
         return line
 
-    def _read(self, buckets: list[tuple[IO[bytes], IO[bytes]]], start: int) -> Iterator[Workgroup]:
+    def _read(self, buckets: list[tuple[IO[bytes], IO[bytes]]]) -> Iterator[Workgroup]:
         reader: KernelReader | None = None
         for text_file, key_file in buckets:
             text_file.seek(0)
@@ -122,9 +122,7 @@ class UngroupedKernel(AccelsimKernel):
                 continue
             if reader is None:
                 words = prefix_words(text[: text.index(b"\n")], self.header.lineinfo)
-                reader = KernelReader(
-                    self.header, self._problems, ids=True, prefix=words, halve_copies=True, start=start
-                )
+                reader = KernelReader(self.header, self._problems, ids=True, prefix=words, halve_copies=True)
             for grouped, lines in group(text, keys, self.header):
                 reader.place_lines(lines)
                 yield from reader.read_possible(iter([grouped]))

@@ -11,6 +11,7 @@ of this process, with the compiler.
 import argparse
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import NamedTuple
@@ -104,8 +105,8 @@ class GeneratedKernel:
         self._header, self._blocks = header, blocks
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        reader = KernelReader(self._header, Problems(), ids=False, prefix=0, start=start)
-        return reader.read(text_blocks(self._blocks))
+        reader = KernelReader(self._header, Problems(), ids=False, prefix=0)
+        return islice(reader.read(text_blocks(self._blocks)), start, None)
 
     def fingerprint(self) -> str:
         return f"generated {self._blocks}"

@@ -8,8 +8,11 @@ import sim.host.gpu
 from sim.host.checkpoint import Checkpoint
 from sim.results import write_results
 from sim.run.one_gpu import simulate
+from sim.run.run import KernelRun
+from tests.support.accelsim_texts import block_text, kernel_text, write
 from tests.support.interrupted import Interrupted, PulledPlug
 from tests.support.programs import TIGHT, compute, kernel, lines, load, random_kernel, small_preset, store
+from tracer.accelsim.reader import open_accelsim
 from tracer.sequence import CommandSequence
 from traces.errors import Notice, UserError
 from traces.schema import Kind
@@ -59,6 +62,36 @@ def test_an_interrupted_run_ends_in_the_same_bytes(tmp_path, changes, options, w
     parts, interruptions = lives(tmp_path, TRACE, preset, writes, **options)
     assert interruptions > 2
     assert parts == whole
+
+
+def test_an_interrupted_run_of_a_text_has_all_its_warnings(tmp_path):
+    """Also those of finished kernels, and of workgroups of the kernel in progress that were read before."""
+    load_only = ["0000 ffffffff 1 R8 LDG.E 1 R2 4 1 0x7f4000000000 4 0 "]
+    kernel_1 = kernel_text([load_only])
+    kernel_2 = kernel_text([load_only], grid="150,1,1")
+    kernel_2 += "".join(block_text([["0000 ffffffff 0 NOPE 0 0 0 ", *load_only]], f"{k},0,0") for k in range(1, 149))
+    for name, text in (("kernel-1.traceg", kernel_1), ("kernel-2.traceg", kernel_2), ("kernel-3.traceg", kernel_1)):
+        write(tmp_path, text, name)
+    write(tmp_path, "kernel-1.traceg\nkernel-2.traceg\nkernel-3.traceg\n", "kernelslist.g")
+
+    def warnings_of_a_life(save_points=None):
+        run = KernelRun(preset=small_preset(), source=open_accelsim(tmp_path))
+        return run.execute(save_points=save_points).warnings
+
+    whole = warnings_of_a_life()
+    assert [line.rpartition(": ")[2] for line in whole] == [
+        "taken as ended there (151 times)",
+        "unknown opcode NOPE, taken as ALU work",
+        "they did nothing",
+    ]
+    interruptions = 0
+    while True:
+        try:
+            assert warnings_of_a_life(Interrupted(tmp_path / "c", 3).save_points()) == whole
+            break
+        except PulledPlug:
+            interruptions += 1
+    assert interruptions > 2
 
 
 def test_a_checkpoint_changes_nothing_and_goes_when_told(tmp_path):

@@ -1,6 +1,6 @@
 """Warnings of a trace are those of its latest reading, however often it was read before."""
 
-from tests.support.accelsim_texts import kernel_text, write
+from tests.support.accelsim_texts import block_text, kernel_text, write
 from tracer.accelsim.reader import open_accelsim
 
 NO_EXIT = kernel_text([["0000 ffffffff 0 NOP 0 0 0 "]]).replace("-shmem = 0", "-shmem = x")
@@ -17,3 +17,15 @@ def test_a_trace_that_is_read_again_warns_as_before(tmp_path):
             assert len(list(kernel.workgroups())) == 1
         counts = {kind: oddity.count for kind, oddity in trace.problems.oddities.items()}
         assert counts == {"list MemcpyDtoH": 1, "header shmem": 2, "no EXIT": 2}
+
+
+def test_a_kernel_that_is_read_from_a_later_workgroup_warns_as_a_whole_one(tmp_path):
+    text = kernel_text([["0000 ffffffff 0 NOPE 0 0 0 "]], grid="3,1,1", block="64,1,1")
+    text += block_text([["0000 ffffffff 0 NOP 0 0 0 "], []], "1,0,0")
+    (kernel,) = (trace := open_accelsim(write(tmp_path, text))).commands()
+    assert len(list(kernel.workgroups())) == 2
+    whole = trace.problems.lines()
+    assert len(whole) == 5
+    (kernel,) = trace.commands()
+    assert [workgroup.index for workgroup in kernel.workgroups(1)] == [1]
+    assert trace.problems.lines() == whole
