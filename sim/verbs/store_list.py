@@ -8,6 +8,7 @@ import click
 from sim.results import ResultsError
 from sim.results import open as open_results
 from sim.run.store import Entry, Store
+from tracer.elf.names import CUT, short_name
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table
 from traces.units import ps_to_ns
@@ -15,6 +16,8 @@ from traces.units import ps_to_ns
 LAST = 20
 SHOWN = 12
 """Number of characters of a key or of a hash of code in the table."""
+SHOWN_KERNELS = 3
+"""Number of kernels of a run in the table."""
 
 
 @click.command("list")
@@ -30,7 +33,7 @@ def store_list(last: int, as_json: bool) -> None:
     """
     store = Store()
     entries = store.entries()
-    rows = [_described(entry) for entry in entries[:last]]
+    rows = [_described(entry, as_json) for entry in entries[:last]]
     size_bytes = sum(entry.size_bytes for entry in entries)
     if as_json:
         whole = {"folder": str(store.folder), "entries": len(entries), "bytes": size_bytes}
@@ -41,8 +44,8 @@ def store_list(last: int, as_json: bool) -> None:
     print_table(title, columns, map(_row, rows))
 
 
-def _described(entry: Entry) -> dict[str, Any]:
-    """An entry as plain values."""
+def _described(entry: Entry, whole: bool) -> dict[str, Any]:
+    """An entry as plain values. whole: with the full names of all its kernels; else with short ones of the first."""
     plain: dict[str, Any] = {"key": entry.key, "bytes": entry.size_bytes, "used": _utc_text(entry.used_s)}
     if not entry.finished:
         return plain | {"run": "a state", "machine": "", "time_ns": None, "code": ""}
@@ -50,8 +53,11 @@ def _described(entry: Entry) -> dict[str, Any]:
         run = open_results(entry.path).run()
     except ResultsError:
         return plain | {"run": "damaged", "machine": "", "time_ns": None, "code": ""}
-    names = ", ".join(kernel.name for kernel in run.kernels)
-    return plain | {"run": names, "machine": run.preset.name, "time_ns": ps_to_ns(run.time_ps), "code": run.code}
+    names = [kernel.name for kernel in run.kernels]
+    if not whole:
+        names = [short_name(name) for name in names[:SHOWN_KERNELS]] + [CUT] * (len(names) > SHOWN_KERNELS)
+    plain |= {"run": ", ".join(names), "machine": run.preset.name}
+    return plain | {"time_ns": ps_to_ns(run.time_ps), "code": run.code}
 
 
 def _utc_text(time_s: float) -> str:

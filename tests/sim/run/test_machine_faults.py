@@ -84,8 +84,8 @@ def test_a_clock_that_jumps(tmp_path, log, whole, shift_s):
 def test_a_time_that_no_calendar_has(tmp_path):
     path = Store(tmp_path / "store").path(KEY)
     Store(tmp_path / "store").put(KEY, sample_results())
-    assert _described(Entry(path, 1, 1e15))["used"] == ""
-    assert _described(Entry(path, 1, 0.0))["used"] == "1970-01-01 00:00:00"
+    assert _described(Entry(path, 1, 1e15), whole=True)["used"] == ""
+    assert _described(Entry(path, 1, 0.0), whole=True)["used"] == "1970-01-01 00:00:00"
 
 
 @pytest.mark.slow

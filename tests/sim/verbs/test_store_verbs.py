@@ -10,6 +10,7 @@ from sim.run.store import Store
 from sim.verbs.store_check import store_check
 from sim.verbs.store_list import store_list
 from sim.verbs.store_prune import store_prune
+from tests.support.accelsim_texts import kernel_text, write
 from traces.command.cli import main
 
 GEMM = ["run", "--gemm", "128x256x32", "--preset", "t3_2024"]
@@ -42,6 +43,19 @@ def test_list(store):
     assert sizes == {entry.key[:12]: round(entry.size_bytes / 1000) for entry in store.entries()}
     gemm = next(entry for entry in found["last"] if entry["run"] == "gemm_128x256x32")
     assert len(gemm["code"]) == len(gemm["key"]) == 64 and gemm["time_ns"] > 0
+
+
+def test_list_shows_short_names_of_the_first_kernels_of_a_trace(store, tmp_path):
+    """Mangled names of a real trace have hundreds of characters, and a trace has thousands of kernels."""
+    name = f"_ZN3app{60}{'a' * 60}E"
+    for number in range(5):
+        text = kernel_text([["0000 ffffffff 0 EXIT 0 0 0 "]]).replace("_Z4testPf", name)
+        write(tmp_path, text, f"kernel-{number}.traceg")
+    write(tmp_path, "".join(f"kernel-{number}.traceg\n" for number in range(5)), "kernelslist.g")
+    assert main(["run", str(tmp_path), "--preset", "v100"]) == 0
+    short = f"app::{'a' * 11}...{'a' * 17}"
+    assert f" {short}, {short}, {short}, ... " in shown(store_list)
+    assert json.loads(shown(store_list, "--json"))["last"][0]["run"] == ", ".join([name] * 5)
 
 
 def test_check_and_prune(store, capsys):
