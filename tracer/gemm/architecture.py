@@ -103,7 +103,6 @@ def architecture(library: GemmLibrary) -> Architecture:
             pipeline_depth=depth,
             fragment_pieces=tile_k // table["piece_k"],
             copy=Copy[table["copy"].upper()],
-            lanes=table["lanes"],
             warpgroup=table.get("warpgroup", 1),
         )
         for tile_m, tile_n, tile_k, warps_m, warps_n, depth in table["kernels"]

@@ -103,7 +103,7 @@ def _candidates(
     timed = _nearest_tuned(problem, table)
     clusters = [one for one in table.clusters if one == (1, 1) or (gpu.clusters and (rows_alike or one[0] == 1))]
     for shape in (kernel for kernel in table.kernels if gpu.bulk or not kernel.bulk):
-        fitted = replace(_fitted(shape, problem), mac_cost=table.types[dtype])
+        fitted = replace(_fitted(shape, problem), lanes=gpu.lanes, mac_cost=table.types[dtype])
         kernel = _clustered(fitted, problems, clusters, tracked, refused)
         if kernel is None:
             continue

@@ -46,8 +46,17 @@ def test_a_chosen_kernel_can_run_any_shape(preset):
 
 @pytest.mark.parametrize("library", GemmLibrary)
 def test_every_kernel_of_a_table_runs_a_large_gemm(library):
+    lanes = 64 if library in (GemmLibrary.CDNA2, GemmLibrary.CDNA3) else 32
     for kernel in architecture(library).kernels:
-        check_kernel(aligned_problem(8192, 8192, 8192), kernel)
+        check_kernel(aligned_problem(8192, 8192, 8192), replace(kernel, lanes=lanes))
+
+
+@pytest.mark.parametrize("library", GemmLibrary)
+@pytest.mark.parametrize("lanes", [32, 64])
+def test_a_chosen_kernel_has_the_lanes_of_the_machine(library, lanes):
+    changes = {"cu.library": library.name.lower(), "cu.lanes_per_warp": lanes}
+    kernel = choose_kernel(aligned_problem(512, 512, 256), gpu_facts(load_preset("v100", changes).machine))
+    assert kernel.lanes == lanes
 
 
 def test_large_gemms_take_large_tiles_and_small_ones_small_tiles():
