@@ -9,9 +9,22 @@ import pytest
 
 from tests.support.checkout import FILES, ROOMS, ROOT, TOP_LEVEL
 
-COMPILING = ("ahead", "kept", "atomics", "cache", "dispatcher", "jit", "library", "ones", "reference", "shipped")
+COMPILING = (
+    "ahead",
+    "kept",
+    "atomics",
+    "cache",
+    "dispatcher",
+    "jit",
+    "library",
+    "ones",
+    "whole",
+    "reference",
+    "shipped",
+)
 NUMBA_DOORS = {*(f"tracer/compile/{name}.py" for name in COMPILING), "sim/hw/bits.py", "sim/hw/prefetch.py"}
-"""The only files that may import numba: the decorator and what is behind it, instructions of the host's processor."""
+"""The only files that may import numba: the decorator and what is behind it, instructions of the host's processor, and
+the type of a policy's answer."""
 HEAVY = {"matplotlib", "vl_convert", "hdf5plugin", "pandas", "xarray", "dask", "distributed", "torch", "cupy"}
 """Libraries that are slow to import or optional: allowed inside a function, where they are used."""
 VAGUE_NAMES = re.compile(r"^(utils?|common|helpers?|misc|stuff|tools)$|(_old|_new|_copy|_backup|\d+_fixed)$")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 REASON_CHARACTERS = 500
 """Length at which the text of an error is cut."""
+OUTSIDE = "index is out of bounds"
+"""What numba says of an index, without a line of the file."""
 
 
 class UserError(Exception):
@@ -67,6 +69,8 @@ def error_of_policy(path: str, error: BaseException) -> UserError | None:
     """
     if line_in_file(path, error):
         return error_in_file(path, path, error)
+    if path and isinstance(error, IndexError) and str(error) == OUTSIDE:
+        return UserError(f"{path}: pick(channel, now_ps): an index is outside its array, or below 0")
     if not path or not _raised_in_compiler(error):
         return None
     if isinstance(error, KeyError):

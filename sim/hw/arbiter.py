@@ -13,6 +13,7 @@ from sim.hw.request import NEVER, STREAMS, Stream
 from sim.hw.stream_heads import older_head, oldest_head, streams_in_turn
 from sim.spec import Arbiter
 from tracer.compile.jit import compiled
+from tracer.compile.whole import whole
 
 
 @compiled
@@ -25,7 +26,7 @@ def pick_stream(channel, now_ps):
     if channel.arbiter == Arbiter.MCA or channel.arbiter == Arbiter.MCA_FIXED:
         return communication_aware(channel, now_ps)
     if channel.arbiter == Arbiter.USER:
-        return _checked(channel, policy.pick(channel, now_ps), now_ps)
+        return _checked(channel, whole(policy.pick(channel, now_ps)), now_ps)
     return oldest_head(channel, now_ps)
 
 

@@ -46,7 +46,7 @@ def bound_policy(path):
         signature.bind("channel", "now_ps")
     except TypeError:
         raise UserError(f"{path}: found pick{signature}, allowed is pick(channel, now_ps)") from None
-    return function if hasattr(function, "py_func") else compiled(function)
+    return compiled(plain, checked=True)
 
 
 pick = bound_policy(os.environ.get(VARIABLE, ""))

@@ -22,7 +22,7 @@ REPORT_EVERY_S = 5.0
 """Time between two progress lines of a long compilation."""
 
 
-def compiled(function=None, *, allocates=False, inline=False, apart=False):
+def compiled(function=None, *, allocates=False, inline=False, apart=False, checked=False):
     """Compile `function` with numba in nopython mode, cached on disk.
 
     Division by zero follows numpy (no exception). The interpreter lock is released, so a progress display can update
@@ -36,16 +36,17 @@ def compiled(function=None, *, allocates=False, inline=False, apart=False):
             is seven words on the stack, and passing a few arrays costs more than the work of most functions.
         apart: True for machine code of its own: large functions that are called rarely. LLVM then optimises them apart
             from their callers, in another process if one helps, and again only if they change.
+        checked: True to check every index: IndexError if it is outside, also below 0.
     """
     if function is None:
-        return partial(compiled, allocates=allocates, inline=inline, apart=apart)
+        return partial(compiled, allocates=allocates, inline=inline, apart=apart, checked=checked)
     if config.DISABLE_JIT:
         return function
     path = function.__code__.co_filename
     stored = os.path.isfile(path) and function.__closure__ is None  # a notebook cell has no file for a fingerprint
     options = {
         "nopython": True,
-        "boundscheck": None,
+        "boundscheck": checked or None,
         "error_model": "numpy",
         "nogil": True,
         "_nrt": allocates,

@@ -235,6 +235,40 @@ def test_a_users_policy_from_a_file(tmp_path):
         assert answer.stdout.split() == [first, "0"]
 
 
+REFUSED = """
+import os
+from tests.support.arbiter_rig import channel_with
+from sim.hw.arbiter import pick_stream
+from sim.spec import Arbiter
+from traces.errors import error_of_policy
+try:
+    print(pick_stream(channel_with(Arbiter.USER, [1, 2, 3, 4]), 9))
+except Exception as error:
+    print(error_of_policy(os.environ["T3SIM_POLICY"], error))
+"""
+OUTSIDE = "pick(channel, now_ps): an index is outside its array, or below 0"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("return channel.last_stream / 1", "pick(channel, now_ps) returns float64, allowed is a whole number on every"),
+        ("if channel.head_ps[0] < 5:\n        return 0", "pick(channel, now_ps) returns OptionalType(int64), allowed"),
+        ("return channel.head_ps[channel.last_stream]", OUTSIDE),  # nothing was taken yet
+        ("return channel.queued[channel.last_stream + 3]", OUTSIDE),
+        ("return np.uint64(2)", "2\n"),
+    ],
+)
+def test_answers_are_whole_numbers_and_indices_are_inside(lines, words, tmp_path):
+    policy = tmp_path / "mine.py"
+    policy.write_text(f"import numpy as np\n\n\ndef pick(channel, now_ps):\n    {lines}\n")
+    environment = {**os.environ, "T3SIM_POLICY": str(policy), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", REFUSED]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert words in answer.stdout, answer.stdout
+
+
 def test_a_policy_that_is_not_there(tmp_path, capsys):
     with pytest.raises(UserError, match="no file"):
         bound_policy(str(tmp_path / "none.py"))
