@@ -6,7 +6,7 @@ A user's topology is in the file of the user's plan (`sim.collective.own_plan`).
 from typing import Protocol
 
 from sim.hw.space import MAX_GPUS
-from sim.spec import Link, Topology
+from sim.spec import Machine, Topology
 from traces.errors import UserError
 
 
@@ -51,12 +51,17 @@ def is_direct(topology: AnyTopology) -> bool:
     return isinstance(topology, Topology) and topology != Topology.RING
 
 
-def adding_switch(link: Link, gpus: int) -> AddingSwitch:
+def adding_switch(machine: Machine, gpus: int) -> AddingSwitch:
     """The switch of a machine that adds and copies.
 
     Raises:
-        UserError: the machine has none, or it has fewer ports.
+        UserError: the machine has none for so many GPUs, or it has fewer ports.
     """
+    link, node_gpus = machine.link, machine.network.node_gpus
+    if 0 < node_gpus < gpus:
+        raise UserError(
+            f"network.node_gpus: found {node_gpus} for {gpus} GPUs, allowed for NVLS is one node (0, or {gpus} or more)"
+        )
     if link.topology != Topology.SWITCH or not link.in_switch:
         raise UserError(
             f"link.in_switch: found {str(link.in_switch).lower()} with link.topology = {link.topology.name.lower()}; "

@@ -168,7 +168,7 @@ class LibraryRun(Run):
         check_plan_memory(chunks.tiles, chunks.gpus)
         gpus = range(self.gpus)
         if self.choice.algorithm == NVLS:
-            switch, step_ps = adding_switch(machine.link, self.gpus), machine.collective.step_ps
+            switch, step_ps = adding_switch(machine, self.gpus), machine.collective.step_ps
             return [IN_SWITCH[self.kind](output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
         topology, pieces = machine.link.topology, self.pieces
         if self.choice.algorithm == TREE:

@@ -191,7 +191,7 @@ def collective_plans(
     if update:
         settings["update"] = True
     in_switch = kind in (nvls.REDUCE_SCATTER, nvls.ALL_GATHER, nvls.ALL_REDUCE)
-    topology = adding_switch(machine.link, chunks.gpus) if in_switch else own or machine.link.topology
+    topology = adding_switch(machine, chunks.gpus) if in_switch else own or machine.link.topology
     return [COLLECTIVES[kind](output, chunks, gpu, topology, **settings) for gpu in range(chunks.gpus)]
 
 

@@ -50,7 +50,7 @@ def check_software(machine: Machine, kind: str, source: GemmSource, chunks: Chun
     """
     check_kernel_is_tracked(source)
     if kind == IN_SWITCH:
-        nvls.fused(source.output_tiles(), chunks, 0, adding_switch(machine.link, chunks.gpus))
+        nvls.fused(source.output_tiles(), chunks, 0, adding_switch(machine, chunks.gpus))
     else:
         scattered(kind, source.output_tiles(), chunks, 0, own or machine.link.topology)
 
@@ -92,7 +92,7 @@ class SoftwareRun(GpusRun):
             return run_plan(machine, copies, lambda plan: [], **settings)
         check_kernel_is_tracked(self.source)
         if self.kind == IN_SWITCH:
-            switch = adding_switch(machine.link, self.chunks.gpus)
+            switch = adding_switch(machine, self.chunks.gpus)
             sent = [nvls.fused(output, self.chunks, gpu, switch) for gpu in gpus]
             return run_plan(machine, sent, self._scattered, **settings)
         if self.kind == FLUX_GATHER:

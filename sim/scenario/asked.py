@@ -20,12 +20,12 @@ def asked_configurations(
 
     Args:
         own: a user's plan; ALL leaves out what its links cannot do.
-        gpus: their number, for a plan.
+        gpus: their number; 0 = one node.
     """
     if ALL not in names:
         return tuple(names) or CONFIGURATIONS
-    link = preset.machine.link
-    adds = link.in_switch and link.topology == Topology.SWITCH
+    link, node_gpus = preset.machine.link, preset.machine.network.node_gpus
+    adds = link.in_switch and link.topology == Topology.SWITCH and (node_gpus == 0 or gpus <= node_gpus)
     direct = len(own.distances(gpus)) == gpus - 1 if own else is_direct(link.topology)
     missing = {*([] if direct else SOFTWARE), *([] if adds else IN_SWITCH)}
     missing |= {LIBRARY} if preset.machine.collective.library == PLAIN else set()

@@ -143,7 +143,7 @@ def model(
     shape = shape.with_layers(layers) if layers else shape
     how = _deployment(given, gpus, tokens)
     machine = load_preset(preset, overrides)
-    scenario = ModelScenario(machine, shape, how, accuracy, overlap, asked_configurations(chosen, machine))
+    scenario = ModelScenario(machine, shape, how, accuracy, overlap, asked_configurations(chosen, machine, gpus=how.tp))
     runs = scenario.runs()
     with reserved(Store(), runs) as store:
         with Meter("runs") as meter:

@@ -24,7 +24,7 @@ def tags(topology, gpu, chunks="in_turn"):
     machine = small_preset(*CASE.settings, f"dispatch.chunks={chunks}").machine
     output = CASE.source.output_tiles()
     if topology == "adding switch":
-        plan = nvls.fused(output, CASE.chunks, gpu, adding_switch(machine.link, 3))
+        plan = nvls.fused(output, CASE.chunks, gpu, adding_switch(machine, 3))
     else:
         plan = fused(output, CASE.chunks, gpu, topology)
     launch = scattering_launch(CASE.source, plan, machine.dispatch)

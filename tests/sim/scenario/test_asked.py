@@ -5,6 +5,9 @@ import pytest
 from sim.presets import load_preset
 from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
+from sim.scenario.scenario import Scenario, check_scenario
+from tracer.gemm.source import GemmProblem
+from traces.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -21,6 +24,19 @@ def test_all_configurations_of_a_machine(preset, overrides, missing):
     machine = load_preset(preset, overrides)
     wanted = tuple(name for name in ALL_CONFIGURATIONS if name not in missing)
     assert asked_configurations([ALL], machine) == asked_configurations(["T3", ALL], machine) == wanted
+
+
+@pytest.mark.parametrize(("gpus", "missing"), [(4, ()), (8, IN_SWITCH)])
+def test_switches_of_several_nodes_do_not_add(gpus, missing):
+    machine = load_preset("h100_sxm", ["network.node_gpus=4"])
+    assert {*ALL_CONFIGURATIONS} - {*asked_configurations([ALL], machine, gpus=gpus)} == {*missing}
+
+
+@pytest.mark.parametrize("name", IN_SWITCH)
+def test_in_switch_configurations_of_several_nodes_are_refused(name):
+    scenario = Scenario.of_library(load_preset("h100_sxm", ["network.node_gpus=2"]), GemmProblem(2048, 1024, 512), 4)
+    with pytest.raises(UserError, match="node_gpus: found 2 for 4 GPUs, allowed for NVLS is one node"):
+        check_scenario(scenario, [name])
 
 
 def test_named_configurations_and_those_of_the_paper():
