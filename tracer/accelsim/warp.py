@@ -289,6 +289,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
         add_instruction(builder, instruction, opcode, k == last - 1, events, addresses)
         line = instruction.line
         exited = opcode.action == EXIT
+    builder.failed |= builder.announced >= 0
     if not exited:
         end_warp(builder, first == last, line, events)
 
@@ -309,6 +310,7 @@ def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, f
         Number of events. -1: the transaction barriers cannot be followed (`builder.followed` was set).
     """
     builder.section.events = builder.failed = 0
+    empty, no_exit = builder.empty, builder.no_exit
     builder.noted = n_instructions > 0 and tables.instructions[0].noted
     for w in range(n_warps):
         warp = tables.warps[w]
@@ -317,5 +319,6 @@ def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, f
         build_warp(builder, tables.instructions, warp.first, last, warp.line, opcodes, events, tables.addresses)
     first_event[n_warps] = builder.section.events
     if builder.failed or (builder.followed and not dry_run(builder.dry, first_event, n_warps, events)):
+        builder.empty, builder.no_exit = empty, no_exit  # the workgroup is built again
         return -1
     return builder.section.events

@@ -221,6 +221,14 @@ def test_what_cannot_be_followed_is_as_before(tmp_path, warps):
     assert len(events[1][events[1]["kind"] == Kind.ASYNC_COPY]) > 0
 
 
+def test_warnings_of_a_workgroup_that_is_not_followed_count_once(tmp_path):
+    """Warp 1 ends inside its announcement and without EXIT, warp 2 has no lines."""
+    warps = warps_of(Pipeline(steps=1))
+    _, problems = read_warps(tmp_path, [warps[0], warps[1][:-2], [], warps[3]])
+    assert len(problems) == 3 and not any("times" in line for line in problems)
+    assert any("not followed" in line for line in problems)
+
+
 def test_a_copy_behind_another_barrier_is_not_followed(tmp_path):
     warps = warps_of(Pipeline(steps=1))
     place = next(k for k, line in enumerate(warps[1]) if "UTMALDG" in line)
