@@ -21,7 +21,7 @@ from tracer.accelsim.instruction import (
 from tracer.accelsim.issue import BUILDER
 from tracer.accelsim.opcode_book import OpcodeBook
 from tracer.accelsim.opcodes import Action
-from tracer.accelsim.phases import NOT_FOLLOWED, find_phases
+from tracer.accelsim.phases import STANDS_STILL, WHY, find_phases
 from tracer.accelsim.problems import BadData, Problems, TraceError
 from tracer.accelsim.scan import scan_lines
 from tracer.accelsim.stream import line_blocks, read_bytes
@@ -39,7 +39,7 @@ ID_WORDS = 4
 
 GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
 LOST_BASE = "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out"
-NO_PHASES = "transaction barriers that are not followed: warps wait for their own copies only"
+NO_PHASES = "transaction barriers that are not followed, so warps wait for their own copies only"
 MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
 
 
@@ -186,7 +186,7 @@ class KernelReader:
         parts = (self._builder[0], tables, n_warps, n_instructions, records, self._events, first_event)
         count = build_workgroup(*parts)
         if count < 0:
-            self._not_followed(where)
+            self._not_followed(where, STANDS_STILL)
             count = build_workgroup(*parts)
         return Workgroup(
             index=index,
@@ -204,13 +204,13 @@ class KernelReader:
             return 0
         events = int(find_phases(builder, tables.instructions, n_instructions, records))
         builder["followed"] = events > 0
-        if events == NOT_FOLLOWED:
-            self._not_followed(where)
+        if events < 0:
+            self._not_followed(where, events)
         return max(events, 0)
 
-    def _not_followed(self, where: str) -> None:
+    def _not_followed(self, where: str, reason: int) -> None:
         self._builder[0]["followed"] = 0
-        self._problems.warn("transaction barriers", where, NO_PHASES)
+        self._problems.warn(f"transaction barriers {reason}", where, f"{NO_PHASES}: {WHY[reason]}")
 
     def _is_new(self, index: int, where: str) -> bool:
         """Record a thread block. A repeated thread block is damage."""

@@ -48,7 +48,14 @@ LANES = 32
 INIT_BIAS, WORD = 0x100000, 0xFFFFFFFF
 ARRIVALS_MAX = 1 << 10
 """Most arrivals of one instruction, in units."""
-NOT_FOLLOWED = -1
+NO_VALUES, CLUSTER, UNUSUAL, STANDS_STILL = -1, -2, -3, -4
+WHY = {
+    NO_VALUES: "register values are missing: trace with ALLOW_REG_VAL_TRACING=1",
+    CLUSTER: "they or their loads belong to several workgroups",
+    UNUSUAL: "they count in an unusual way",
+    STANDS_STILL: "their copies or arrivals do not fit together",
+}
+"""Why a workgroup is not followed."""
 PHASE_INIT, WAIT_ALL, BULK_COPY = int(Action.PHASE_INIT), int(Action.WAIT_ALL), int(Action.BULK_COPY)
 ARRIVE_ONCE, ARRIVE_COUNT, ANNOUNCE = int(Action.ARRIVE_ONCE), int(Action.ARRIVE_COUNT), int(Action.ANNOUNCE)
 KIND_BARRIER, KIND_EXIT = int(Kind.BARRIER), int(Kind.EXIT)
@@ -81,7 +88,7 @@ def find_phases(builder, instructions, count, opcodes):
     """Find the transaction barriers of the first `count` instructions, a workgroup. Writes: builder.
 
     Returns:
-        Number of events that all arrivals take; NOT_FOLLOWED if the workgroup cannot be followed.
+        Number of events that all arrivals take; a key of WHY if the workgroup cannot be followed.
     """
     builder.phase_count = 0
     for k in range(count):
@@ -89,11 +96,11 @@ def find_phases(builder, instructions, count, opcodes):
         if opcodes[instruction.opcode].action != PHASE_INIT or instruction.mask == 0:
             continue
         arrivals = -((instruction.value >> 1) - INIT_BIAS) & WORD
+        if instruction.value == NO_VALUE:
+            return NO_VALUES
         known = find_phase(builder, instruction.barrier) >= 0
-        if known or instruction.barrier == 0 or instruction.value == NO_VALUE or arrivals == 0:
-            return NOT_FOLLOWED
-        if builder.phase_count == BARRIERS:
-            return NOT_FOLLOWED
+        if known or instruction.barrier == 0 or arrivals == 0 or builder.phase_count == BARRIERS:
+            return UNUSUAL
         phase = builder.phases[builder.phase_count]
         phase.address, phase.arrivals, phase.unit = instruction.barrier, arrivals, arrivals
         builder.phase_count += 1
@@ -104,10 +111,12 @@ def find_phases(builder, instructions, count, opcodes):
         if instruction.mask == 0 or not (copies or action == WAIT_ALL or action >= ARRIVE_ONCE):
             continue
         number = find_phase(builder, instruction.barrier)
-        if number < 0 or action > ANNOUNCE or instruction.multicast:
-            return NOT_FOLLOWED
+        if action > ANNOUNCE or (instruction.barrier == 0 and not copies):
+            return UNUSUAL
+        if number < 0 or instruction.multicast:
+            return CLUSTER
         if instruction.value == NO_VALUE and action in (WAIT_ALL, ARRIVE_COUNT, ANNOUNCE):
-            return NOT_FOLLOWED
+            return NO_VALUES
         if action >= ARRIVE_ONCE:
             phase = builder.phases[number]
             phase.unit = _greatest_divisor(phase.unit, arrivals_of(instruction, action))
@@ -127,7 +136,7 @@ def _in_units(builder, instructions, count, opcodes):
             unit = builder.phases[find_phase(builder, instruction.barrier)].unit
             arrivals = arrivals_of(instruction, action) // unit
             if arrivals > ARRIVALS_MAX:
-                return NOT_FOLLOWED
+                return UNUSUAL
             total += arrivals
     return total
 
