@@ -26,6 +26,8 @@ HEADER_BYTES_MAX = 1 << 16
 """Longest header of a trace."""
 WINDOW_BYTES = 1 << 27
 """Memory that a frame may ask for. Accel-Sim's level of compression needs 2 MB."""
+TAKE_BYTES_MAX = 1 << 25
+"""Most bytes of a dictionary, a chunk or a warp of the index. Accel-Sim's have some kilobytes."""
 BLOCK = struct.Struct("<11I")
 WARP = struct.Struct("<IIQ")
 
@@ -39,6 +41,9 @@ class _Place:
 
     def take(self, size: int, what: str) -> bytes:
         """The next `size` bytes."""
+        if size > TAKE_BYTES_MAX:
+            reason = f"{what} at byte {self.offset} has {size} bytes, allowed are up to {TAKE_BYTES_MAX}"
+            raise BadData(self._path, "tracez", reason)
         if self.offset + size > self._end:
             raise BadData(self._path, "tracez", f"{what} at byte {self.offset} ends beyond byte {self._end}")
         self._file.seek(self.offset)
@@ -82,7 +87,11 @@ def _parts(path: Path, piece_bytes: int) -> Iterator[bytes]:
         dictionary_bytes, _ = place.numbers(struct.Struct("<II"), "the size of the dictionary")
         words = place.take(dictionary_bytes, "the dictionary")
         dictionary = zstandard.ZstdCompressionDict(words) if words else None
-        unpacker = zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=WINDOW_BYTES)
+        try:
+            unpacker = zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=WINDOW_BYTES)
+        except zstandard.ZstdError as error:
+            reason = f"the dictionary at byte {place.offset - dictionary_bytes}: {error}"
+            raise BadData(path, "tracez", reason) from error
         (first,) = _Place(path, file, max(size - 8, place.offset), size).numbers(struct.Struct("<Q"), "the last number")
         index, end = _Place(path, file, first, size - 8), first
         (blocks,) = index.numbers(struct.Struct("<I"), "the index")

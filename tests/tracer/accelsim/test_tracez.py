@@ -82,6 +82,7 @@ FIRST_CHUNK = FIRST_WARP + 8
         (b"garbage", "no 0 byte behind the header"),
         (HEAD.encode() + b"\0", "the size of the dictionary"),
         (HEAD.encode() + b"\0" + struct.pack("<II", 99, 0), "the dictionary at byte"),
+        (HEAD.encode() + b"\0" + struct.pack("<II", 1 << 26, 0), f"at byte {len(HEAD) + 9} has {1 << 26} bytes"),
         (GOOD[:-1], "at byte"),
         (GOOD[: len(GOOD) // 2], "ends beyond byte"),
         (moved(len(GOOD)), "the index at byte"),
@@ -98,6 +99,13 @@ FIRST_CHUNK = FIRST_WARP + 8
 def test_damage_is_named(tmp_path, content, message):
     found = error_of(tmp_path, content)
     assert found.startswith("kernel-1.tracez:") and message in found
+
+
+def test_a_damaged_dictionary_is_named(tmp_path):
+    begin = len(HEAD) + 9
+    good = tracez(HEAD, BLOCKS, trained(lines_of(1, 1)))
+    damaged = good[: begin + 8] + b"\xff" * 64 + good[begin + 72 :]
+    assert f"bad tracez data: the dictionary at byte {begin}: " in error_of(tmp_path, damaged)
 
 
 def test_what_comes_before_a_damage_is_read(tmp_path):
