@@ -228,7 +228,7 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
         return pos
     form = scan.opcode_form[instruction.opcode]
     if form == FORM_MARKER:  # its other columns mean nothing
-        instruction.noted = 0
+        instruction.noted = instruction.lanes = 0
         return end
     pos = read_registers(data, pos, end, instruction, scan, True)
     if pos < 0:

@@ -292,6 +292,8 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     builder.failed |= builder.announced >= 0
     if not exited:
         end_warp(builder, first == last, line, events)
+    while last > first and opcodes[instructions[last - 1].opcode].action == MARKER:
+        last -= 1
 
 
 @compiled

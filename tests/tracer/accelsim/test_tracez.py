@@ -129,3 +129,22 @@ def test_marks_of_replayed_loops_are_no_instructions(tmp_path, columns):
     )
     assert same_events(one[0][0], other[0][0])
     assert len(one[1]) == len(other[1])
+
+
+def test_a_mark_takes_no_addresses_of_earlier_lines(tmp_path):
+    """The mark stands where the workgroup before has a load with listed addresses."""
+    listed = " ".join(f"{0x7F4000000000 + 64 * k * k:#x}" for k in range(32))
+    end, mark = "0080 ffffffff 0 EXIT 0 0 0 0 NoVal ", "0010 ffffffff 0 REPLAY_START "
+    load = f"0000 ffffffff 1 R8 LDG.E 1 R2 4 0 {listed} 0 0 NoVal "
+    blocks = [((0, 0, 0), [[load, end], []]), ((1, 0, 0), [[mark, end], []])]
+    workgroups, _ = read(write(tmp_path, tracez(HEAD, blocks), "kernel-1.tracez"))
+    assert [len(workgroup.addresses) for workgroup in workgroups] == [32, 0]
+
+
+def test_a_warp_may_end_with_a_mark(tmp_path):
+    lines = lines_of(0, 0)
+    marked = [*lines, "0090 ffffffff 0 REPLAY_END 0 0 0 0 NoVal "]
+    one, other = (
+        read(write(tmp_path, tracez(HEAD, [((0, 0, 0), [warp, lines])]), "kernel-1.tracez")) for warp in (lines, marked)
+    )
+    assert same_events(one[0][0], other[0][0])
