@@ -28,6 +28,8 @@ from traces.schema import (
 from traces.source import LAST_ADDRESS
 
 MAX_ROW_STRIDE_BYTES = 1 << 48
+MAX_PITCH_BYTES = MAX_ROW_STRIDE_BYTES // BULK_BYTES
+"""Largest distance of the rows of a bulk copy."""
 MAX_CLOCKS = 1 << 40
 """Largest sum of instructions and clocks of the events of a workgroup: a quarter of an hour if one warp does all."""
 LANES = (32, 64)
@@ -97,7 +99,10 @@ FIELDS = {
     ),
     Fault.BULK_ROW: ("stride", f"of a bulk copy 1 to {BULK_BYTES:,} bytes in a row"),
     Fault.BULK_ROWS: ("work", f"of a bulk copy at least one row, and up to {BULK_BYTES:,} bytes in all rows"),
-    Fault.BULK_PITCH: ("row_stride", f"of a bulk copy a multiple of {BULK_ALIGN}, the bytes of a row or more"),
+    Fault.BULK_PITCH: (
+        "row_stride",
+        f"of a bulk copy a multiple of {BULK_ALIGN}, the bytes of a row or more, up to {MAX_PITCH_BYTES:,}",
+    ),
     Fault.BULK_BASE: ("base", f"of a bulk copy a multiple of {BULK_ALIGN}, all rows below 2^63"),
     Fault.PEERS: ("cycles", "as a set of workgroups: bits of ranks in the cluster; 0 without one, and of stores"),
     Fault.PEER: ("cycles", "as the set of the one workgroup that is meant: one bit of a rank in the cluster"),
@@ -206,7 +211,7 @@ def _bulk_fault(event, cluster):
         fault = Fault.BULK_ROW
     elif rows < 1 or rows * row > BULK_BYTES:
         fault = Fault.BULK_ROWS
-    elif rows > 1 and (pitch < row or pitch > MAX_ROW_STRIDE_BYTES // BULK_BYTES or pitch % BULK_ALIGN != 0):
+    elif rows > 1 and (pitch < row or pitch > MAX_PITCH_BYTES or pitch % BULK_ALIGN != 0):
         fault = Fault.BULK_PITCH
     elif base < 0 or base % BULK_ALIGN != 0 or base > LAST_ADDRESS - (rows - 1) * pitch - row:
         fault = Fault.BULK_BASE

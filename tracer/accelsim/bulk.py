@@ -7,6 +7,7 @@ from tracer.accelsim.issue import start_event
 from tracer.accelsim.opcodes import Action
 from tracer.accelsim.section import next_event
 from tracer.compile.jit import compiled
+from tracer.event_faults import MAX_PITCH_BYTES
 from traces.schema import BULK_ALIGN, Bulk, Cache, Kind
 
 KIND_BULK, BULK_LOAD, DEFAULT_CACHE = int(Kind.BULK), int(Bulk.LOAD), int(Cache.DEFAULT)
@@ -31,7 +32,8 @@ def _rows(addresses, first, end, lanes):
         if here >= end or _row_lanes(addresses, here, end) != lanes:
             return rows, pitch
         step = np.int64(addresses[here] - addresses[here - lanes])
-        if (rows > 1 and step != pitch) or step < lanes * BULK_LANE_BYTES or step % BULK_ALIGN != 0:
+        near = lanes * BULK_LANE_BYTES <= step <= MAX_PITCH_BYTES
+        if (rows > 1 and step != pitch) or not near or step % BULK_ALIGN != 0:
             return rows, pitch
         rows, pitch = rows + 1, step
 

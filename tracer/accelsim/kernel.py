@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tracer.accelsim.header import Header, parse_header
+from tracer.accelsim.header import LANES_PER_WARP, Header, parse_header
 from tracer.accelsim.instruction import (
     ACCELSIM_SOURCES,
     MEANING,
@@ -202,7 +202,8 @@ class KernelReader:
         builder["followed"] = 0
         if builder["noted"] or not (records["action"] >= Action.PHASE_INIT).any():
             return 0
-        events = int(find_phases(builder, tables.instructions, n_instructions, records))
+        threads = self._header.warps * LANES_PER_WARP
+        events = int(find_phases(builder, tables.instructions, n_instructions, records, threads))
         builder["followed"] = events > 0
         if events < 0:
             self._not_followed(where, events)

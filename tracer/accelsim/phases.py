@@ -84,8 +84,8 @@ def arrivals_of(instruction, action):
 
 
 @compiled
-def find_phases(builder, instructions, count, opcodes):
-    """Find the transaction barriers of the first `count` instructions, a workgroup. Writes: builder.
+def find_phases(builder, instructions, count, opcodes, threads):
+    """Find the transaction barriers of the first `count` instructions, a workgroup of `threads`. Writes: builder.
 
     Returns:
         Number of events that all arrivals take; a key of WHY if the workgroup cannot be followed.
@@ -120,14 +120,16 @@ def find_phases(builder, instructions, count, opcodes):
         if action >= ARRIVE_ONCE:
             phase = builder.phases[number]
             phase.unit = _greatest_divisor(phase.unit, arrivals_of(instruction, action))
-    return _in_units(builder, instructions, count, opcodes)
+    return _in_units(builder, instructions, count, opcodes, threads)
 
 
 @compiled
-def _in_units(builder, instructions, count, opcodes):
+def _in_units(builder, instructions, count, opcodes, threads):
     """Count the arrivals of a phase in units. Returns as `find_phases`."""
     for number in range(builder.phase_count):
         builder.phases[number].arrivals //= builder.phases[number].unit
+        if builder.phases[number].arrivals > threads:
+            return UNUSUAL
     total = 0
     for k in range(count):
         instruction = instructions[k]
@@ -135,7 +137,7 @@ def _in_units(builder, instructions, count, opcodes):
         if instruction.mask != 0 and action >= ARRIVE_ONCE:
             unit = builder.phases[find_phase(builder, instruction.barrier)].unit
             arrivals = arrivals_of(instruction, action) // unit
-            if arrivals > ARRIVALS_MAX:
+            if not 1 <= arrivals <= ARRIVALS_MAX:
                 return UNUSUAL
             total += arrivals
     return total

@@ -169,6 +169,15 @@ def test_a_load_is_a_box_and_its_arrival_follows(tmp_path):
 
 @pytest.mark.parametrize("pipe", PIPELINES[:5])
 def test_consumers_wait_for_the_copies_of_the_producer(tmp_path, pipe):
+def test_rows_that_are_too_far_apart_for_a_box_are_several(tmp_path):
+    """A bulk copy has a greatest pitch; a tensor may have a larger one."""
+    far = [[line.replace(" 4048 ", f" {(1 << 29) - 48} ") for line in warp] for warp in warps_of(Pipeline(steps=1))]
+    (_, producer, *_), problems = read_warps(tmp_path, far)
+    boxes = producer[producer["kind"] == Kind.BULK]
+    assert problems == [] and [int(box["base"]) - MATRIX for box in boxes] == [row << 29 for row in range(ROWS)]
+    assert set(boxes["work"]) == {1} and set(boxes["stride"]) == {ROW_BYTES}
+
+
     """Traffic is that of the boxes. Each turn of the ring takes the latency of a copy."""
     warps = warps_of(pipe)
     path = write(tmp_path, kernel_text(warps, version=6, block=f"{32 * len(warps)},1,1", architecture=90))
@@ -224,6 +233,8 @@ def test_what_cannot_be_followed_is_as_before(tmp_path, warps, reason):
         assert not (warp["space"][warp["kind"] == Kind.BARRIER] >= PHASE_ARRIVE).any()
     assert len(events[1][events[1]["kind"] == Kind.ASYNC_COPY]) > 0
 
+        [[init(0x700, 5000), arrive(0x700), *warps_of(Pipeline())[0]], *warps_of(Pipeline())[1:]],
+        [*warps_of(Pipeline())[:3], [*warps_of(Pipeline())[3][:-1], arrive(EMPTY, kind="ART0")[:-2] + "0 ", EXIT]],
 
 def test_warnings_of_a_workgroup_that_is_not_followed_count_once(tmp_path):
     """Warp 1 ends inside its announcement and without EXIT, warp 2 has no lines."""
