@@ -207,7 +207,7 @@ def _passes(dry, event, w):
 @compiled
 def _comes(dry, event, w, n_warps):
     """Warp w comes to a barrier, and sleeps there unless it only arrives. The last one opens it."""
-    number = event.slot
+    number = event.slot & (BARRIERS - 1)
     dry.came[number] += 1
     if event.space != ARRIVE_ONLY:
         dry.state[w], dry.at[w] = SLEEPS, number

@@ -5,12 +5,14 @@ The kernel of these tests is a pipeline: warp 0 makes the barriers, warp 1 copie
 
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 import t3sim
 from sim.presets import load_preset
 from tests.support.accelsim_texts import kernel_text, read, write
-from traces.schema import PHASE_ARRIVE, PHASE_WAIT, Bulk, Kind
+from tracer.accelsim.phases import DRY, dry_run
+from traces.schema import ARRIVE_ONLY, EVENT, NO_SLOT, PHASE_ARRIVE, PHASE_WAIT, Bulk, Kind
 
 FULL, EMPTY = 0x400, 0x500
 MATRIX = 0x7F4000000000
@@ -250,3 +252,12 @@ def test_a_copy_behind_another_barrier_is_not_followed(tmp_path):
     warps[1].insert(place, "0050 ffffffff 0 BAR.ARV 0 0 5 64 NoVal ")
     _, problems = read_warps(tmp_path, warps)
     assert len(problems) == 1 and "not followed" in problems[0]
+
+
+def test_an_impossible_barrier_is_counted_nowhere():
+    """The dry run comes before the check that refuses it."""
+    dry, events = np.zeros(2, DRY), np.zeros(2, EVENT)
+    events["kind"], events["space"] = [Kind.BARRIER, Kind.EXIT], [ARRIVE_ONLY, 0]
+    events["slot"], events["work"] = NO_SLOT, 64
+    assert dry_run(dry[0], np.array([0, 2]), 1, events)
+    assert not dry[1:].view("u1").any()
