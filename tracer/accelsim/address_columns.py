@@ -181,6 +181,7 @@ def read_transfers(data, pos, end, instruction, scan, mode, base, count, width):
             delta, pos = read_decimal(data, pos, end)
             address += delta
         if pos < 0:
+    instruction.stride = instruction.row_stride = 0
             return TOO_FEW_ADDRESSES
         if address != first + row_bytes:
             if not add_bulk_row(instruction, np.uint64(first), row_bytes, scan):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.accelsim_texts import events_of, kernel_text, read, write
+from tests.support.accelsim_texts import block_text, events_of, kernel_text, read, write
 from tracer.accelsim.problems import TraceError
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.writer import export_accelsim
@@ -40,6 +40,7 @@ def test_an_impossible_barrier_is_refused(tmp_path):
         events_of(tmp_path, ["0000 ffffffff 1 R7 BAR.SYNC 0 0 64 0 Val 1 zz ", end], version=6, architecture=90)
 
 
+MATRIX = 0x7F4000000000
 HALF_LINES = "16 " * 3 + "208 " + "16 " * 3
 """Deltas of two rows of 64 bytes, 256 bytes apart, in transfers of 16 bytes."""
 
@@ -68,6 +69,17 @@ def test_bulk_copies_move_their_transfers(tmp_path, columns, rows, version):
     found = (lanes.tolist(), int(copy["mask"]), int(copy["width_bytes"]))
     assert found == (expected, (1 << len(expected)) - 1, 16)
     assert events["count"].sum() == 3 and problems == []
+
+
+def test_a_workgroup_does_not_depend_on_the_one_before(tmp_path):
+    """The copy stands where the workgroup before has a load with a stride."""
+    load = f"0010 ffffffff 1 R8 LDG.E 1 R2 4 1 {MATRIX:#x} 4 0 0 "
+    copy = f"0010 00000001 0 UTMALDG.2D 1 UR8 16 0x400 0 128 0 4 {MATRIX:#x} 8 {HALF_LINES}0 0 "
+    end = "0020 ffffffff 0 EXIT 0 0 0 0 "
+    text = kernel_text([[copy, end]], grid="3,1,1", architecture=90)
+    text += block_text([[load, end]], "1,0,0") + block_text([[copy, end]], "2,0,0")
+    (first, _, last), _ = read(write(tmp_path, text))
+    assert first.events.tolist() == last.events.tolist()
 
 
 def test_a_long_bulk_copy_is_several_events(tmp_path):
