@@ -10,7 +10,7 @@ from tracer.accelsim.lanes import find_pattern
 from tracer.accelsim.text import LOWER_X, read_decimal, read_hex, skip_blanks
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
-from traces.schema import EXPLICIT, PLAIN_STRIDE
+from traces.schema import EXPLICIT, PLAIN_STRIDE, SECTOR_BYTES
 
 WIDTH_MAX = 1024
 BULK_LANE_BYTES = 16
@@ -114,11 +114,19 @@ def read_addresses(data, pos, end, instruction, scan):
 
 @compiled
 def add_bulk_row(instruction, address, row_bytes, scan):
-    """Add contiguous bytes of a bulk copy as lanes of 16 bytes. False if there are too many lanes."""
+    """Add contiguous bytes of a bulk copy as lanes of 16 bytes. False if there are too many lanes.
+
+    A last lane of fewer bytes lies in their sector, if they are in one.
+    """
     if instruction.lanes + (row_bytes + BULK_LANE_BYTES - 1) // BULK_LANE_BYTES > BULK_LANES_MAX:
         return False
     for offset in range(0, row_bytes, BULK_LANE_BYTES):
-        scan.lanes[instruction.lanes] = address + np.uint64(offset)
+        lane = address + np.uint64(offset)
+        place = np.int64(lane % np.uint64(SECTOR_BYTES))
+        over = place + BULK_LANE_BYTES - SECTOR_BYTES
+        if over > 0 and place + row_bytes - offset <= SECTOR_BYTES:
+            lane -= np.uint64(over)
+        scan.lanes[instruction.lanes] = lane
         instruction.lanes += 1
     return True
 
@@ -173,6 +181,7 @@ def read_bulk(data, pos, end, instruction, scan):
 def read_transfers(data, pos, end, instruction, scan, mode, base, count, width):
     """Read the addresses of a bulk copy's transfers. Those that follow each other in memory become one row."""
     instruction.inner = EXPLICIT
+    instruction.stride = instruction.row_stride = 0
     address, first, row_bytes = base, base, 0
     for k in range(count):
         if mode == BULK_LIST:
@@ -181,7 +190,6 @@ def read_transfers(data, pos, end, instruction, scan, mode, base, count, width):
             delta, pos = read_decimal(data, pos, end)
             address += delta
         if pos < 0:
-    instruction.stride = instruction.row_stride = 0
             return TOO_FEW_ADDRESSES
         if address != first + row_bytes:
             if not add_bulk_row(instruction, np.uint64(first), row_bytes, scan):

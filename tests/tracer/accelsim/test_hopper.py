@@ -71,6 +71,23 @@ def test_bulk_copies_move_their_transfers(tmp_path, columns, rows, version):
     assert events["count"].sum() == 3 and problems == []
 
 
+@pytest.mark.parametrize(
+    ("transfers", "sectors"),
+    [("4 {:#x} 4 8 8 8", [0]), ("4 {:#x} 3 32 32", [0, 1, 2]), ("3 2 {:#x} 0x7f400000003c", [0, 1])],
+)
+def test_transfers_that_are_apart_move_their_sectors_only(tmp_path, transfers, sectors):
+    """4 bytes at every second, or every eighth place: a tensor map with element strides."""
+    columns = f"4 0x00000400 0 16 0 {transfers.format(MATRIX)} 0 0 NoVal "
+    events = events_of(tmp_path, [
+        f"0010 00000001 0 UTMALDG.2D 1 UR8 {columns}", "0020 ffffffff 0 EXIT 0 0 0 0 NoVal ",
+    ], version=6, architecture=90)  # fmt: skip
+    workgroups, _ = read(tmp_path / "kernel-1.traceg")
+    (copy,) = events[events["kind"] == Kind.ASYNC_COPY]
+    offsets = (workgroups[0].addresses - MATRIX).astype(int)
+    found = {sector for offset in offsets for sector in (offset // 32, (offset + int(copy["width_bytes"]) - 1) // 32)}
+    assert sorted(found) == sectors
+
+
 def test_a_workgroup_does_not_depend_on_the_one_before(tmp_path):
     """The copy stands where the workgroup before has a load with a stride."""
     load = f"0010 ffffffff 1 R8 LDG.E 1 R2 4 1 {MATRIX:#x} 4 0 0 "
