@@ -177,7 +177,7 @@ class KernelReader:
             self._problems.warn("missing warp", where, text)
         records = self._opcodes.extend(scan, tables, self.where)
         phase_events = self._follow(tables, n_instructions, records, where)
-        room = n_instructions + n_warps + n_addresses // 32 + 1
+        room = n_instructions + n_warps + n_addresses // 31 + 1
         if phase_events:
             room += phase_events + n_addresses
         if room > len(self._events):

@@ -232,7 +232,7 @@ def classify(text: str) -> Opcode:
         action, space = _TMA[base]
         if base == "UBLKCP" and tokens[:1] == ["G"]:  # target, then source: G.S is shared -> global
             action = Action.STORE
-        return Opcode(action, space, Cache.DEFAULT, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, True)
+        return Opcode(action, space, Cache.BYPASS_L1, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, True)
     opcode = _work(base, tokens)
     if base in ("REPLAY_START", "REPLAY_END"):
         return opcode._replace(action=Action.MARKER, known=True)

@@ -39,10 +39,9 @@ from tracer.accelsim.scoreboard import (
 from tracer.accelsim.section import close_section, next_event
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
-from traces.schema import EXPLICIT, NO_SLOT, SLOTS, Cache, Kind, Space
+from traces.schema import EXPLICIT, NO_SLOT, SECTOR_BYTES, SLOTS, Cache, Kind, Space
 
 LANES = 32
-ALL_LANES = (1 << LANES) - 1
 
 COMPUTE, LOAD, ATOMIC = (int(Action[n]) for n in ("COMPUTE", "LOAD", "ATOMIC"))
 ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))
@@ -127,6 +126,16 @@ def fill_access(event, instruction, opcode, space, slot):
 
 
 @compiled
+def lanes_of_event(addresses, first, lanes):
+    """How many of the `lanes` listed lanes from `first` on are one event: up to 32, but no sector in two events."""
+    if lanes <= LANES:
+        return lanes
+    last = first + LANES - 1
+    same_sector = addresses[last] // np.uint64(SECTOR_BYTES) == addresses[last + 1] // np.uint64(SECTOR_BYTES)
+    return LANES - 1 if same_sector else LANES
+
+
+@compiled
 def access(builder, instruction, opcode, action, events, addresses):
     """Add a load, store, atomic, reduction or copy. A bulk copy of more than 32 lanes gives several events."""
     if builder.followed and action == BULK_COPY and instruction.barrier != 0:
@@ -142,15 +151,19 @@ def access(builder, instruction, opcode, action, events, addresses):
     lanes = instruction.lanes
     if lanes == active_lanes(np.uint64(instruction.mask)):
         return
-    event.mask = ALL_LANES if lanes >= LANES else (1 << lanes) - 1
-    for done in range(LANES, lanes, LANES):
+    first = np.int64(instruction.base)
+    done = lanes_of_event(addresses, first, lanes)
+    event.mask = (1 << done) - 1
+    while done < lanes:
         more = next_event(builder.section, events)
         more.kind = event.kind
         more.pc = event.pc
         more.count = 0
         fill_access(more, instruction, opcode, space, slot)
         more.base = instruction.base + np.uint64(done)
-        more.mask = ALL_LANES if lanes - done >= LANES else (1 << (lanes - done)) - 1
+        taken = lanes_of_event(addresses, first + done, lanes - done)
+        more.mask = (1 << taken) - 1
+        done += taken
 
 
 @compiled
@@ -278,6 +291,8 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     builder.fenced = builder.section.events
     builder.announced = -1
     exited = False
+    while last > first and opcodes[instructions[last - 1].opcode].action == MARKER:
+        last -= 1
     for k in range(first, last):
         instruction = instructions[k]
         opcode = opcodes[instruction.opcode]
@@ -292,8 +307,6 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     builder.failed |= builder.announced >= 0
     if not exited:
         end_warp(builder, first == last, line, events)
-    while last > first and opcodes[instructions[last - 1].opcode].action == MARKER:
-        last -= 1
 
 
 @compiled

@@ -109,6 +109,21 @@ def test_a_long_bulk_copy_is_several_events(tmp_path):
     assert list(copies["mask"]) == [0xFFFFFFFF] * 4
 
 
+@pytest.mark.parametrize("opcode", ["UBLKCP.S.G", "UBLKCP.G.S"])
+def test_no_sector_of_a_long_bulk_copy_is_in_two_events(tmp_path, opcode):
+    """2048 bytes that begin in the middle of a sector."""
+    events = events_of(tmp_path, [
+        f"0010 00000001 0 {opcode} 1 UR8 1024 0x400 0 2048 0 4 {MATRIX + 16:#x} 2 1024 0 0 NoVal ",
+        "0020 ffffffff 0 EXIT 0 0 0 0 NoVal ",
+    ], version=6, architecture=90)  # fmt: skip
+    (workgroup,), _ = read(tmp_path / "kernel-1.traceg")
+    found = []
+    for event in events[events["base"] < 128][:-1]:
+        lanes = workgroup.addresses[event["base"] :][: int(event["mask"]).bit_count()] - MATRIX
+        found += sorted({int(lane) // 32 for lane in lanes})
+    assert found == list(range(65))
+
+
 @pytest.mark.parametrize("version", ENDS)
 def test_bulk_copies_without_transfers_or_address_move_nothing(tmp_path, version):
     """Predicated off, all outside the tensor, one transfer (the tracer leaves out its address), an old tracer."""

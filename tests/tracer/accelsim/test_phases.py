@@ -169,8 +169,6 @@ def test_a_load_is_a_box_and_its_arrival_follows(tmp_path):
     assert kinds == ["BULK", "BULK", "BARRIER", "EXIT"]
 
 
-@pytest.mark.parametrize("pipe", PIPELINES[:5])
-def test_consumers_wait_for_the_copies_of_the_producer(tmp_path, pipe):
 def test_rows_that_are_too_far_apart_for_a_box_are_several(tmp_path):
     """A bulk copy has a greatest pitch; a tensor may have a larger one."""
     far = [[line.replace(" 4048 ", f" {(1 << 29) - 48} ") for line in warp] for warp in warps_of(Pipeline(steps=1))]
@@ -180,6 +178,8 @@ def test_rows_that_are_too_far_apart_for_a_box_are_several(tmp_path):
     assert set(boxes["work"]) == {1} and set(boxes["stride"]) == {ROW_BYTES}
 
 
+@pytest.mark.parametrize("pipe", PIPELINES[:5])
+def test_consumers_wait_for_the_copies_of_the_producer(tmp_path, pipe):
     """Traffic is that of the boxes. Each turn of the ring takes the latency of a copy."""
     warps = warps_of(pipe)
     path = write(tmp_path, kernel_text(warps, version=6, block=f"{32 * len(warps)},1,1", architecture=90))
@@ -202,8 +202,6 @@ def changed(old, new, pipe=Pipeline(), warp=None):  # noqa: B008 - a NamedTuple 
 
 
 MANY = [[*(init(0x800 + 8 * k, 1) for k in range(17)), EXIT], *warps_of(Pipeline())[1:]]
-
-
 NO_VALUES, CLUSTER, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "several workgroups", "unusual", "do not fit"
 
 
@@ -224,6 +222,11 @@ NO_VALUES, CLUSTER, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "several wo
         (changed(coded(2), coded(3)), STANDS_STILL),
         (changed("4 0x7f4000000000", "4 0x7f4000000004"), STANDS_STILL),
         ([*warps_of(Pipeline())[:3], [announce(FULL, 99), EXIT]], STANDS_STILL),
+        ([[init(0x700, 5000), arrive(0x700), *warps_of(Pipeline())[0]], *warps_of(Pipeline())[1:]], UNUSUAL),
+        (
+            [*warps_of(Pipeline())[:3], [*warps_of(Pipeline())[3][:-1], arrive(EMPTY, kind="ART0")[:-2] + "0 ", EXIT]],
+            UNUSUAL,
+        ),
     ],
 )
 def test_what_cannot_be_followed_is_as_before(tmp_path, warps, reason):
@@ -235,8 +238,16 @@ def test_what_cannot_be_followed_is_as_before(tmp_path, warps, reason):
         assert not (warp["space"][warp["kind"] == Kind.BARRIER] >= PHASE_ARRIVE).any()
     assert len(events[1][events[1]["kind"] == Kind.ASYNC_COPY]) > 0
 
-        [[init(0x700, 5000), arrive(0x700), *warps_of(Pipeline())[0]], *warps_of(Pipeline())[1:]],
-        [*warps_of(Pipeline())[:3], [*warps_of(Pipeline())[3][:-1], arrive(EMPTY, kind="ART0")[:-2] + "0 ", EXIT]],
+
+def test_copies_that_are_not_followed_move_the_same_sectors(tmp_path):
+    """The same tile twice: TMA goes past L1, also where its copies are those of warps."""
+    followed = changed(f"{MATRIX + ROW_BYTES:#x}", f"{MATRIX:#x}", Pipeline(steps=2))
+    other = [[line.replace(" Val ", " NoVal ") for line in warp] for warp in followed]
+    for warps in (followed, other):
+        path = write(tmp_path, kernel_text(warps, version=6, block=f"{32 * len(warps)},1,1", architecture=90))
+        result = t3sim.run(path, machine="h100_sxm")
+        assert int(result.frame("l2")["read_sectors"].sum()) == 2 * ROWS * ROW_BYTES // 32
+
 
 def test_warnings_of_a_workgroup_that_is_not_followed_count_once(tmp_path):
     """Warp 1 ends inside its announcement and without EXIT, warp 2 has no lines."""
