@@ -157,7 +157,8 @@ HOSTILE_KERNELS = {
         "work: found 0, allowed of a bulk copy at least one row, and up to 1,048,575 bytes in all rows", work=0
     ),
     "bulk_pitch": _bulk(
-        "row_stride: found 32, allowed of a bulk copy a multiple of 16, the bytes of a row or more", row_stride=32
+        "row_stride: found 32, allowed of a bulk copy a multiple of 16, the bytes of a row or more, up to 268,435,712",
+        row_stride=32,
     ),
     "bulk_base": _bulk(
         f"base: found {LINE + 8}, allowed of a bulk copy a multiple of 16, all rows below 2^63", base=LINE + 8
