@@ -16,6 +16,7 @@ from traces.schema import (
     LINE_BYTES,
     NO_SLOT,
     PHASE_ARRIVE,
+    PHASE_BARRIERS,
     PHASE_WAIT,
     SLOTS,
     WIDTH_BYTES,
@@ -71,6 +72,7 @@ class Fault(IntEnum):
     PEER = 25
     REMOTE_KIND = 26
     EXPECTED = 27
+    PHASE_BARRIER = 28
 
 
 FIELDS = {
@@ -85,6 +87,10 @@ FIELDS = {
     Fault.ROW_STRIDE: ("row_stride", f"-{MAX_ROW_STRIDE_BYTES:,} to {MAX_ROW_STRIDE_BYTES:,}"),
     Fault.ADDRESS: ("base", "addresses of all lanes from 0 to 2^63 - 1"),
     Fault.BARRIER: ("slot", f"of a barrier 0 to {BARRIERS - 1}"),
+    Fault.PHASE_BARRIER: (
+        "slot",
+        f"of a transaction barrier 0 to {PHASE_BARRIERS - 1}, of one of a set of workgroups 0 to {BARRIERS - 1}",
+    ),
     Fault.ARRIVE: ("space", f"of a barrier 0 to {CLUSTER_WAIT}, in a cluster; else 0 to {PHASE_WAIT}"),
     Fault.THREADS: ("work", "of a barrier up to the threads of the workgroup"),
     Fault.EARLY_EXIT: ("kind", "EXIT only as the last event of a warp"),
@@ -94,7 +100,7 @@ FIELDS = {
     Fault.BULK_SLOT: ("slot", f"of a bulk copy 0 to {SLOTS - 1}"),
     Fault.BULK_BARRIER: (
         "inner",
-        f"of a bulk load 0 to {BARRIERS - 1} or {NO_SLOT}, of one for a set of workgroups and of a send 0 to "
+        f"of a bulk load 0 to {PHASE_BARRIERS - 1} or {NO_SLOT}, of one for a set of workgroups and of a send 0 to "
         f"{BARRIERS - 1}, of others {NO_SLOT}",
     ),
     Fault.BULK_ROW: ("stride", f"of a bulk copy 1 to {BULK_BYTES:,} bytes in a row"),
@@ -167,7 +173,11 @@ def _barrier_fault(event, threads, cluster):
         return Fault.ARRIVE
     if event.space == CLUSTER_ARRIVE or event.space == CLUSTER_WAIT:
         return Fault.NONE if cluster > 1 else Fault.ARRIVE
-    if event.slot >= BARRIERS:
+    if event.space == PHASE_WAIT or event.space == PHASE_ARRIVE:
+        own = event.space == PHASE_WAIT or event.cycles == 0
+        if event.slot >= (PHASE_BARRIERS if own else BARRIERS):
+            return Fault.PHASE_BARRIER
+    elif event.slot >= BARRIERS:
         return Fault.BARRIER
     if event.space == PHASE_WAIT:
         return Fault.NONE
@@ -187,7 +197,7 @@ def _bulk_peers_fault(event, cluster):
     signals = send or (load and peers != 0)
     if signals and event.inner >= BARRIERS:
         return Fault.BULK_BARRIER
-    if event.inner != NO_SLOT and (event.inner >= BARRIERS or not (load or send)):
+    if event.inner != NO_SLOT and (event.inner >= PHASE_BARRIERS or not (load or send)):
         return Fault.BULK_BARRIER
     if peers != 0 and not signals:
         return Fault.PEERS

@@ -38,7 +38,9 @@ EXPLICIT = 0
 SLOTS = 64
 """Scoreboard slots of a warp; `wait` is a bit mask over them."""
 BARRIERS = 16
-"""Barriers of a workgroup, and as many transaction barriers."""
+"""Barriers of a workgroup."""
+PHASE_BARRIERS = 32
+"""Transaction barriers of a workgroup. Other workgroups of the cluster can signal the first BARRIERS of them."""
 MAX_WARPS = 64
 """Largest number of warps of a workgroup."""
 MAX_CLUSTER = 16

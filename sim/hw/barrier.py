@@ -12,7 +12,7 @@ import numpy as np
 
 from sim.hw.warp import IDLE, ON_BARRIER, warp_ready, warp_sleep
 from tracer.compile.jit import compiled
-from traces.schema import ARRIVE_ONLY, BARRIERS, CLUSTER_ARRIVE, CLUSTER_WAIT, PHASE_WAIT
+from traces.schema import ARRIVE_ONLY, BARRIERS, CLUSTER_ARRIVE, CLUSTER_WAIT, PHASE_BARRIERS, PHASE_WAIT
 
 CLUSTER_KEY = 1 << 62
 """`wait` of a warp at the barrier of its cluster, with the number of phases: never that of another barrier."""
@@ -37,13 +37,13 @@ def arrive(cu, warps, w, event, now_ps):
     """
     warp = warps.warp[w]
     resident = cu.resident[warp.workgroup]
-    number = event.slot & (BARRIERS - 1)
     if event.space > ARRIVE_ONLY:
         if event.space >= CLUSTER_ARRIVE:
             _at_cluster(cu, warps, w, resident, event, now_ps)
         else:
-            _at_phases(cu, warps, w, resident, number, event, now_ps)
+            _at_phases(cu, warps, w, resident, event.slot & (PHASE_BARRIERS - 1), event, now_ps)
         return
+    number = event.slot & (BARRIERS - 1)
     resident.arrived[number] += 1
     if event.space == ARRIVE_ONLY:
         warp_ready(warps, w, now_ps + cu.issue_ps)
@@ -134,7 +134,7 @@ def cluster_opens(cu, warps, resident, now_ps):
 @compiled(inline=True)
 def _phase_key(number, completed):
     """`wait` of a warp at a transaction barrier: never the number of a workgroup barrier."""
-    return np.uint64(completed * 2 * BARRIERS + BARRIERS + number)
+    return np.uint64((completed + 1) * PHASE_BARRIERS + number)
 
 
 @compiled
@@ -170,7 +170,7 @@ def copy_ends(cu, warps, w, number, now_ps):
 @compiled
 def clear_phases(resident):
     """A new workgroup: its transaction barriers begin with phase 0. Writes: resident."""
-    for number in range(BARRIERS):
+    for number in range(PHASE_BARRIERS):
         phases = resident.phases[number]
         phases.arrived = phases.copies = phases.bytes = phases.completed = phases.arrivals = 0
 

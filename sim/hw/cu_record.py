@@ -3,7 +3,7 @@
 import numpy as np
 
 from sim.hw.prefetch import host_record
-from traces.schema import BARRIERS, MAX_CLUSTER, Pipe
+from traces.schema import BARRIERS, MAX_CLUSTER, PHASE_BARRIERS, Pipe
 from traces.units import whole_period_ps
 
 MAX_WORKGROUPS = 32
@@ -38,7 +38,7 @@ RESIDENT = np.dtype(
         ("queue", "i4"),  # dispatch queue that sent it
         ("comm", "i4"),  # 1: a collective's workgroup, its requests travel in the communication streams
         ("arrived", "i4", BARRIERS),
-        ("phases", PHASES, BARRIERS),
+        ("phases", PHASES, PHASE_BARRIERS),
         ("shift_bytes", "i8", ARRAYS),  # its address - the address in its events, per array
         ("cluster", "i8"),  # number of its cluster, unique among those on the GPU; -1 = none
         ("rank", "i4"),  # in its cluster ...

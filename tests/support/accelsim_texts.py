@@ -26,9 +26,9 @@ def kernel_text(warps, version=5, grid="1,1,1", block="32,1,1", architecture=70,
     return text + block_text(warps)
 
 
-def block_text(warps, block="0,0,0"):
-    """Text of one thread block."""
-    parts = [f"#BEGIN_TB\n\nthread block = {block}\n"]
+def block_text(warps, block="0,0,0", place=""):
+    """Text of one thread block. place: lines that tell its cluster."""
+    parts = [f"#BEGIN_TB\n\nthread block = {block}\n{place}"]
     for number, lines in enumerate(warps):
         parts.append(f"\nwarp = {number}\ninsts = {len(lines)}\n" + "".join(f"{line}\n" for line in lines))
     return "".join(parts) + "\n#END_TB\n"

@@ -129,6 +129,14 @@ HOSTILE_KERNELS = {
     "negative": _event(STORE, "base: found 1048575, allowed addresses of all lanes", base=LINE - 1, stride=-(1 << 20)),
     "barrier": _event(BARRIER, "slot: found 16, allowed of a barrier 0 to 15", slot=16),
     "arrive": _event(BARRIER, "space: found 4, allowed of a barrier 0 to 5, in a cluster; else 0 to 3", space=4),
+    "phase_barrier": _event(
+        BARRIER, "slot: found 32, allowed of a transaction barrier 0 to 31, of one of a set of workgroups 0 to 15",
+        slot=32, space=3,
+    ),
+    "phase_barrier_of_a_set": _event(
+        BARRIER, "slot: found 16, allowed of a transaction barrier 0 to 31, of one of a set of workgroups 0 to 15",
+        slot=16, space=2, cycles=1,
+    ),
     "phase": _event(
         BARRIER,
         "work: found 0, allowed of an arrival at a transaction barrier 1 to the threads of the cluster",
@@ -148,10 +156,10 @@ HOSTILE_KERNELS = {
     "bulk_send": _bulk("cycles: found 0, allowed as the set of the one workgroup", inner=0, space=3),
     "bulk_slot": _bulk("slot: found 255, allowed of a bulk copy 0 to 63", slot=255),
     "bulk_barrier": _bulk(
-        "inner: found 16, allowed of a bulk load 0 to 15 or 255, of one for a set of workgroups and of a send 0 to "
-        "15, of others 255", inner=16,
+        "inner: found 32, allowed of a bulk load 0 to 31 or 255, of one for a set of workgroups and of a send 0 to "
+        "15, of others 255", inner=32,
     ),
-    "bulk_store_barrier": _bulk("inner: found 1, allowed of a bulk load 0 to 15 or 255", inner=1, space=1),
+    "bulk_store_barrier": _bulk("inner: found 1, allowed of a bulk load 0 to 31 or 255", inner=1, space=1),
     "bulk_row": _bulk("stride: found 0, allowed of a bulk copy 1 to 1,048,575 bytes in a row", stride=0),
     "bulk_rows": _bulk(
         "work: found 0, allowed of a bulk copy at least one row, and up to 1,048,575 bytes in all rows", work=0

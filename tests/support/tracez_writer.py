@@ -13,20 +13,21 @@ def trained(lines):
     return zstandard.train_dictionary(1 << 12, [line.encode() for line in lines] * 100)
 
 
-def tracez(header, blocks, dictionary=None, chunk_lines=2):
+def tracez(header, blocks, dictionary=None, chunk_lines=2, tails=None):
     """Bytes of the container.
 
     Args:
         header: text of the header, with the `#traces format` line.
         blocks: for each thread block (x, y, z) and a list of lines for each warp.
         dictionary: zstandard.ZstdCompressionDict or None.
+        tails: of each thread block its cluster (3 numbers), its place in it (3) and rank; None = outside clusters.
     """
     packer = zstandard.ZstdCompressor(level=3, dict_data=dictionary)
     words = dictionary.as_bytes() if dictionary else b""
     data = header.encode() + b"\0" + struct.pack("<II", len(words), chunk_lines) + words
     index = struct.pack("<I", len(blocks))
-    for place, warps in blocks:
-        index += struct.pack("<11I", *place, *CLUSTER, len(warps))
+    for number, (place, warps) in enumerate(blocks):
+        index += struct.pack("<11I", *place, *(tails[number] if tails else CLUSTER), len(warps))
         for lines in warps:
             chunks = [lines[k : k + chunk_lines] for k in range(0, len(lines), chunk_lines)]
             index += struct.pack("<IIQ", len(lines), len(chunks), len(data))

@@ -149,8 +149,9 @@ def read_bulk(data, pos, end, instruction, scan):
     multicast, outside, mode = 0, 0, -1
     if pos >= 0:
         multicast, pos = read_decimal(data, pos, end)
+    ranks = 0
     if pos >= 0 and multicast:
-        _, pos = read_hex(data, pos, end)
+        ranks, pos = read_hex(data, pos, end)
     if pos >= 0:
         _, pos = read_decimal(data, pos, end)
     if pos >= 0:
@@ -167,7 +168,7 @@ def read_bulk(data, pos, end, instruction, scan):
     if pos < 0 or count < 0:
         return BAD_BULK
     instruction.barrier = barrier & 0xFFFFFFFF
-    instruction.multicast = multicast != 0
+    instruction.multicast = ranks & 0xFFFFFFFF
     instruction.bytes = count * width + outside
     if mode == BULK_DELTA and count == 1 and base == 0:
         if scan.lost_bases == 0:

@@ -1,15 +1,27 @@
-"""Events of barriers: of a workgroup (BAR), and transaction barriers whose phases are followed (`phases`)."""
+"""Events of barriers: of a workgroup (BAR), of a cluster (UCGABAR), and transaction barriers that are followed."""
+
+import numpy as np
 
 from tracer.accelsim.instruction import NO_REGISTER, NO_VALUE
 from tracer.accelsim.issue import start_event
 from tracer.accelsim.opcodes import Action
-from tracer.accelsim.phases import arrivals_of, find_phase
+from tracer.accelsim.phases import arrivals_of, find_phase, find_targets, ranks_of_copy
 from tracer.accelsim.section import U4_MAX, next_event
+from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
-from traces.schema import ARRIVE_ONLY, BARRIERS, NO_SLOT, PHASE_ARRIVE, PHASE_WAIT, Kind
+from traces.schema import (
+    ARRIVE_ONLY,
+    BARRIERS,
+    CLUSTER_ARRIVE,
+    CLUSTER_WAIT,
+    NO_SLOT,
+    PHASE_ARRIVE,
+    PHASE_WAIT,
+    Kind,
+)
 
 LANES = 32
-ARRIVE, WAIT_ALL, ANNOUNCE = int(Action.ARRIVE), int(Action.WAIT_ALL), int(Action.ANNOUNCE)
+ARRIVE, WAIT_ALL, MEET = int(Action.ARRIVE), int(Action.WAIT_ALL), int(Action.CLUSTER_ARRIVE)
 KIND_BARRIER = int(Kind.BARRIER)
 
 
@@ -44,9 +56,22 @@ def wait_for_phase(builder, instruction, events):
 
 
 @compiled
-def arrive_at(builder, instruction, number, arrivals, counted, events):
-    """Add arrivals at a transaction barrier: one event each. counted: warp instructions of the first."""
+def meet(builder, instruction, action, events):
+    """Add an arrival at the barrier of the cluster, or a wait for the warp's last arrival."""
+    builder.meetings += action == MEET
+    event = start_event(builder, instruction, action, events)
+    event.space = CLUSTER_ARRIVE if action == MEET else CLUSTER_WAIT
+    event.work = 0 if action == MEET else builder.meetings
+
+
+@compiled
+def arrive_at(builder, instruction, rank, number, arrivals, counted, events):
+    """Add arrivals at a transaction barrier of a workgroup: one event each. Returns the row of the first.
+
+    counted: warp instructions of the first.
+    """
     event = start_event(builder, instruction, ARRIVE, events)
+    row = builder.section.events - 1
     for k in range(arrivals):
         if k > 0:
             event = next_event(builder.section, events)
@@ -55,21 +80,25 @@ def arrive_at(builder, instruction, number, arrivals, counted, events):
         event.count = counted if k == 0 else 0
         event.space = PHASE_ARRIVE
         event.slot = number
-        event.work = builder.phases[number].arrivals
+        event.work = builder.phases[number].arrivals[rank]
+        event.cycles = 0 if rank == builder.rank else 1 << rank
+    return row
 
 
 @compiled
-def arrive_at_phase(builder, instruction, action, events):
+def arrive_at_phases(builder, instruction, action, events, addresses):
     """Add the arrivals of an instruction that announces no bytes."""
-    number = find_phase(builder, instruction.barrier)
-    arrive_at(builder, instruction, number, arrivals_of(instruction, action) // builder.phases[number].unit, 1, events)
+    for target in range(find_targets(builder, instruction, addresses)):
+        number = builder.target_number[target]
+        arrivals = builder.target_lanes[target] * arrivals_of(instruction, action) // builder.phases[number].unit
+        arrive_at(builder, instruction, builder.target_rank[target], number, arrivals, target == 0, events)
 
 
 @compiled
 def announce(builder, instruction, events):
     """Keep an arrival that announces bytes until their copies are issued."""
     number = find_phase(builder, instruction.barrier)
-    lanes = arrivals_of(instruction, ANNOUNCE)
+    lanes = active_lanes(np.uint64(instruction.mask))
     builder.announced = number
     builder.announced_bytes = lanes * instruction.value
     builder.announced_arrivals = lanes // builder.phases[number].unit
@@ -81,7 +110,22 @@ def keep_announcement(builder, instruction, data_bytes, events):
     """A copy of announced bytes is issued. The arrival follows the last one."""
     builder.announced_bytes -= data_bytes
     if builder.announced_bytes == 0:
-        arrive_at(builder, instruction, builder.announced, builder.announced_arrivals, 0, events)
-        builder.announced = -1
+        end_announcement(builder, instruction, events)
     elif builder.announced_bytes < 0:
         builder.failed = 1
+
+
+@compiled
+def end_announcement(builder, instruction, events):
+    """All copies of the warp that it has announced are issued. Other workgroups bring the other announced bytes."""
+    arrivals = builder.announced_arrivals
+    row = arrive_at(builder, instruction, builder.rank, builder.announced, arrivals, 0, events)
+    events[row].row_stride = builder.announced_bytes
+    builder.announced = -1
+
+
+@compiled
+def is_announced(builder, instruction):
+    """Does a copy bring its data to no other barrier of the workgroup than the one that awaits announced copies?"""
+    own = (ranks_of_copy(instruction) >> builder.rank) & 1 == 1
+    return not own or (builder.announced >= 0 and builder.announced == find_phase(builder, instruction.barrier))

@@ -5,13 +5,14 @@ import numpy as np
 from tracer.accelsim.address_columns import BULK_LANE_BYTES
 from tracer.accelsim.issue import start_event
 from tracer.accelsim.opcodes import Action
+from tracer.accelsim.phases import find_phase, ranks_of_copy
 from tracer.accelsim.section import next_event
 from tracer.compile.jit import compiled
 from tracer.event_faults import MAX_PITCH_BYTES
-from traces.schema import BULK_ALIGN, Bulk, Cache, Kind
+from traces.schema import BULK_ALIGN, PLAIN_STRIDE, Bulk, Cache, Kind
 
 KIND_BULK, BULK_LOAD, DEFAULT_CACHE = int(Kind.BULK), int(Bulk.LOAD), int(Cache.DEFAULT)
-BULK_COPY = int(Action.BULK_COPY)
+BULK_COPY, KIND_WAIT = int(Action.BULK_COPY), int(Kind.WAIT)
 
 
 @compiled
@@ -39,9 +40,21 @@ def _rows(addresses, first, end, lanes):
 
 
 @compiled
-def add_bulk_loads(builder, instruction, number, slot, events, addresses):
-    """Add a TMA load to transaction barrier `number`: one event for each box of equal rows."""
+def add_bulk_loads(builder, instruction, slot, events, addresses):
+    """Add a TMA load to a transaction barrier: one event for each box of equal rows.
+
+    The first says what the barriers of other workgroups are told (`tracer.accelsim.dry_run`). A load outside the tensor
+    moves nothing, but they are told.
+    """
+    number, ranks = find_phase(builder, instruction.barrier), ranks_of_copy(instruction)
+    own = ranks == 1 << builder.rank
     event = start_event(builder, instruction, BULK_COPY, events)
+    event.cycles = 0 if own else ranks
+    event.pad = 0 if own else instruction.bytes
+    if instruction.lanes == 0:
+        event.kind = KIND_WAIT
+        event.inner = number
+        return
     first, end = np.int64(instruction.base), np.int64(instruction.base) + instruction.lanes
     more = False
     while first < end:
@@ -49,6 +62,7 @@ def add_bulk_loads(builder, instruction, number, slot, events, addresses):
             event = next_event(builder.section, events)
             event.pc = instruction.pc
             event.count = 0
+            event.cycles = 0 if own else ranks
         lanes = _row_lanes(addresses, first, end)
         rows, pitch = _rows(addresses, first, end, lanes)
         event.kind = KIND_BULK
@@ -63,3 +77,14 @@ def add_bulk_loads(builder, instruction, number, slot, events, addresses):
         builder.failed |= addresses[first] % np.uint64(BULK_ALIGN) != np.uint64(0)
         first += rows * lanes
         more = True
+
+
+@compiled
+def clear_told(events, count):
+    """After the dry run: events say no more what other workgroups are told."""
+    for k in range(count):
+        event = events[k]
+        event.pad = 0
+        if event.kind == KIND_WAIT:
+            event.cycles = 0
+            event.inner = PLAIN_STRIDE

@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 
+from tracer.accelsim.clusters import SINGLE, Triple
 from tracer.accelsim.latency import DEFAULT_ARCHITECTURE, TABLE_OF, TABLES, table_version
 from tracer.accelsim.problems import Problems, TraceError
 from traces.source import KernelInfo
@@ -41,6 +43,7 @@ class Header:
     version_text: str = ""
     lineinfo: int = 0
     lines: int = 0  # lines read, with blank lines
+    cluster: Triple = SINGLE  # workgroups of a cluster; not a line of the header
     fields: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -69,6 +72,7 @@ class Header:
             stream=self.stream,
             warps_per_workgroup=self.warps,
             workgroups=self.workgroups,
+            cluster=prod(self.cluster),
             attributes={
                 "source": "accelsim",
                 "file": self.path.name,

@@ -31,7 +31,7 @@ INSTRUCTION = np.dtype(
         ("imm2", "i8"),  # of tracers of 2026; NO_VALUE = an earlier tracer
         ("value", "i8"),  # of the first destination (SYNCS: second source); NO_VALUE = not in the trace
         ("bytes", "i8"),  # TMA: that its barrier is told
-        ("barrier", "u4"),  # TMA, SYNCS: address of the transaction barrier, 0 = none or several
+        ("barrier", "u4"),  # TMA, SYNCS: address of the transaction barrier, with the rank; 0 = none or several
         ("base", "u8"),  # lane pattern as in traces.schema.EVENT
         ("row_stride", "i8"),
         ("note_wait", "u8"),  # the writer's note: slots to wait for
@@ -42,9 +42,9 @@ INSTRUCTION = np.dtype(
         ("lanes", "i4"),  # addresses given; 0 = no address
         ("dst", "i2"),  # NO_REGISTER = none
         ("src", "i2", MAX_SOURCES),
+        ("multicast", "u4"),  # TMA: set of the workgroups that get the data; 0 = those of the barrier
         ("inner", "u1"),
         ("sources", "u1"),
-        ("multicast", "u1"),  # TMA: 1 = to several workgroups
         ("noted", "u1"),  # 1 = the line has the writer's note
         ("note_slot", "u1"),
         ("note_cache", "u1"),

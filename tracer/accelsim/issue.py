@@ -2,13 +2,15 @@
 
 import numpy as np
 
+from tracer.accelsim.dry_run import DRY
 from tracer.accelsim.opcodes import Action
-from tracer.accelsim.phases import DRY, PHASE
+from tracer.accelsim.phases import PHASE
 from tracer.accelsim.scoreboard import SCOREBOARD, write_result
 from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
 from tracer.compile.jit import compiled
-from traces.schema import BARRIERS, Kind
+from traces.schema import PHASE_BARRIERS, Kind
 
+LANES = 32
 BUILDER = np.dtype(
     [
         ("shared_base", "u8"),  # address windows of generic accesses; 0 = unknown
@@ -21,11 +23,19 @@ BUILDER = np.dtype(
         ("empty_line", "i8"),
         ("no_exit", "i8"),  # other warps that did not end with EXIT
         ("no_exit_line", "i8"),
+        # barriers of the cluster
+        ("cluster", "i8"),  # workgroups
+        ("rank", "i8"),  # of the workgroup that is built
+        ("meets", "i8"),  # 1 = the barrier of the cluster is followed
+        ("meetings", "i8"),  # arrivals of the warp at it
         # transaction barriers
         ("followed", "i8"),  # 1 = they are
         ("failed", "i8"),  # 1 = a copy does not fit the announcements: they cannot be followed
         ("phase_count", "i8"),
-        ("phases", PHASE, BARRIERS),
+        ("phases", PHASE, PHASE_BARRIERS),
+        ("target_rank", "i8", LANES),  # at which barriers the lanes of an instruction arrive ...
+        ("target_number", "i8", LANES),
+        ("target_lanes", "i8", LANES),  # ... and how many lanes
         ("announced", "i8"),  # transaction barrier whose announced copies have not all been issued, -1 = none
         ("announced_bytes", "i8"),  # that are still to come
         ("announced_arrivals", "i8"),  # after them
@@ -37,7 +47,7 @@ BUILDER = np.dtype(
 )
 KIND_OF_ACTION = np.array(
     [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
-     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT, Kind.WAIT, *[Kind.BARRIER] * 5,
+     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT, Kind.WAIT, *[Kind.BARRIER] * 7,
      Kind.WAIT], np.uint8)  # fmt: skip
 assert len(KIND_OF_ACTION) == len(Action)
 

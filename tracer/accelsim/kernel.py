@@ -1,35 +1,38 @@
 """One kernel of an Accel-Sim trace as a KernelSource. It turns text into workgroups of events, one at a time."""
 
 import hashlib
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
+from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from tracer.accelsim.header import LANES_PER_WARP, Header, parse_header
+from tracer.accelsim.builder import Builder, Member, idle_workgroup
+from tracer.accelsim.clusters import SINGLE, Clusters, places, shape_of
+from tracer.accelsim.header import Header, parse_header
 from tracer.accelsim.instruction import (
     ACCELSIM_SOURCES,
+    INSTRUCTION,
     MEANING,
     SCAN,
+    WARP,
     Outcome,
     Tables,
     Trouble,
     grown,
     new_tables,
 )
-from tracer.accelsim.issue import BUILDER
 from tracer.accelsim.opcode_book import OpcodeBook
-from tracer.accelsim.opcodes import Action
-from tracer.accelsim.phases import STANDS_STILL, WHY, find_phases
 from tracer.accelsim.problems import BadData, Problems, TraceError
 from tracer.accelsim.scan import scan_lines
 from tracer.accelsim.stream import line_blocks, read_bytes
 from tracer.accelsim.tracez import HEADER_BYTES_MAX
-from tracer.accelsim.warp import build_workgroup
 from tracer.workgroup_check import check_workgroup
 from traces.errors import UserError
-from traces.schema import EVENT
+from traces.schema import MAX_CLUSTER
 from traces.source import KernelInfo, Workgroup
 
 BLOCKS_KNOWN_MAX = 1 << 30
@@ -37,10 +40,30 @@ BLOCKS_KNOWN_MAX = 1 << 30
 ID_WORDS = 4
 """Words `x y z warp` that tracers before version 3 put on every line."""
 
+NO_CLUSTERS = "the size of its clusters cannot be told: its workgroups are taken as single ones"
 GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
 LOST_BASE = "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out"
-NO_PHASES = "transaction barriers that are not followed, so warps wait for their own copies only"
 MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
+
+
+class _Held(NamedTuple):
+    """A workgroup that waits for the others of its cluster."""
+
+    index: int  # type: ignore[assignment]
+    where: str
+    rows: list[bytes]  # of the tables
+    packed: bool  # they are compressed: if the others are a row of the grid later, many workgroups wait
+
+    @classmethod
+    def of(cls, member: Member, *, packed: bool) -> "_Held":
+        rows = [zlib.compress(table.tobytes(), 1) if packed else table.tobytes() for table in member.tables]
+        return cls(member.index, member.where, rows, packed)
+
+    def member(self) -> Member:
+        texts = [zlib.decompress(row) for row in self.rows] if self.packed else self.rows
+        types = (INSTRUCTION, WARP, np.dtype(np.uint64))
+        rows = [np.frombuffer(bytearray(text), kind) for text, kind in zip(texts, types, strict=True)]
+        return Member(self.index, self.where, Tables(*rows))
 
 
 class KernelReader:
@@ -64,14 +87,13 @@ class KernelReader:
         scan["warps"] = header.warps
         scan["block"] = -1
         scan["line"] = header.lines
-        self._builder = np.zeros(1, BUILDER)
-        self._builder[0]["shared_base"] = header.shared_base
-        self._builder[0]["local_base"] = header.local_base
-        self._builder[0]["halve_copies"] = halve_copies
         self._tables = new_tables()
-        self._events = np.empty(0, EVENT)
+        self._builder = Builder(header, problems, halve_copies=halve_copies)
+        self._clusters = Clusters(header.grid, header.cluster)
+        self._waiting: dict[int, dict[int, _Held]] = {}
         self._opcodes = OpcodeBook(header.architecture, problems)
         self._line_of: Callable[[int], int] = int
+        self._checks = False
         self._done = 0
         self._seen = np.zeros((min(header.workgroups, BLOCKS_KNOWN_MAX) + 7) // 8, np.uint8)
 
@@ -104,14 +126,8 @@ class KernelReader:
 
     def read_possible(self, blocks: Iterator[bytes]) -> Iterator[Workgroup]:
         """As `read`. A workgroup that cannot be simulated is damage: it is left out."""
-        info = self._header.info()
-        for workgroup in self.read(blocks):
-            try:
-                check_workgroup(info, workgroup)
-            except UserError as error:
-                self._problems.damage("IMPOSSIBLE", self.where(int(self._scan[0]["block_line"])), str(error))
-            else:
-                yield workgroup
+        self._checks = True
+        yield from self.read(blocks)
 
     def _sound(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """The blocks before bad compressed data. Bad data is reported as damage."""
@@ -120,8 +136,10 @@ class KernelReader:
         except BadData as error:
             self._problems.damage(error.kind, self.where(int(self._scan[0]["line"])), error.reason)
 
-    def close(self) -> None:
-        """Report thread blocks that are missing in the whole text."""
+    def close(self) -> Iterator[Workgroup]:
+        """Report thread blocks that are missing in the whole text. Yields the workgroups of clusters that miss some."""
+        for cluster in sorted(self._waiting):
+            yield from self._finish_cluster(cluster)
         missing = self._header.workgroups - self._done
         if missing > 0:
             where = self.where(int(self._scan[0]["line"]))
@@ -164,54 +182,59 @@ class KernelReader:
             self._problems.warn("empty block", where, "a thread block without warps: left out")
         elif self._is_new(index, where):
             self._done += 1
-            yield self._build(index, where)
+            yield from self._take(index, where)
         scan["n_warps"] = scan["n_instructions"] = scan["n_addresses"] = scan["open_warp"] = scan["in_block"] = 0
         scan["block"] = -1
 
-    def _build(self, index: int, where: str) -> Workgroup:
+    def _take(self, index: int, where: str) -> Iterator[Workgroup]:
+        """Take the workgroup in the tables. Yields its cluster, if it is the last one of it."""
         scan, tables = self._scan[0], self._tables
         n_warps, n_instructions = int(scan["n_warps"]), int(scan["n_instructions"])
-        n_addresses = int(scan["n_addresses"])
         if n_warps < self._header.warps:
             text = f"{n_warps} of {self._header.warps} warps: the others did nothing"
             self._problems.warn("missing warp", where, text)
-        records = self._opcodes.extend(scan, tables, self.where)
-        phase_events = self._follow(tables, n_instructions, records, where)
-        room = n_instructions + n_warps + n_addresses // 31 + 1
-        if phase_events:
-            room += phase_events + n_addresses
-        if room > len(self._events):
-            self._events = np.empty(2 * room, EVENT)
-        first_event = np.zeros(n_warps + 1, np.int64)
-        parts = (self._builder[0], tables, n_warps, n_instructions, records, self._events, first_event)
-        count = build_workgroup(*parts)
-        if count < 0:
-            self._not_followed(where, STANDS_STILL)
-            count = build_workgroup(*parts)
-        return Workgroup(
-            index=index,
-            warp=tables.warps["index"][:n_warps].astype(np.uint16),
-            first_event=first_event,
-            events=self._events[:count].copy(),
-            addresses=tables.addresses[:n_addresses].copy(),
+        self._opcodes.extend(scan, tables, self.where)
+        rows = (tables.instructions[:n_instructions], tables.warps[:n_warps], tables.addresses[: scan["n_addresses"]])
+        member = Member(index, where, Tables(*rows))
+        if self._clusters.size == 1:
+            yield from self._built([member])
+            return
+        cluster, rank = self._clusters.place(index)
+        held = self._waiting.setdefault(cluster, {})
+        held[rank] = _Held.of(member, packed=len(self._waiting) > MAX_CLUSTER)
+        if len(held) == self._clusters.size:
+            yield from self._finish_cluster(cluster)
+
+    def _finish_cluster(self, cluster: int) -> Iterator[Workgroup]:
+        """Yield the workgroups of a cluster. Those that are missing do nothing."""
+        held = self._waiting.pop(cluster)
+        built = iter(
+            self._built([held[rank].member() for rank in sorted(held)], whole=len(held) == self._clusters.size)
         )
+        for rank in range(self._clusters.size):
+            yield next(built) if rank in held else idle_workgroup(self._clusters.index(cluster, rank))
 
-    def _follow(self, tables: Tables, n_instructions: int, records: np.ndarray, where: str) -> int:
-        """Find the transaction barriers of a workgroup. Returns the number of events of all arrivals."""
-        builder = self._builder[0]
-        builder["followed"] = 0
-        if builder["noted"] or not (records["action"] >= Action.PHASE_INIT).any():
-            return 0
-        threads = self._header.warps * LANES_PER_WARP
-        events = int(find_phases(builder, tables.instructions, n_instructions, records, threads))
-        builder["followed"] = events > 0
-        if events < 0:
-            self._not_followed(where, events)
-        return max(events, 0)
+    def _built(self, members: list[Member], *, whole: bool = True) -> list[Workgroup]:
+        """Workgroups of a cluster. If one cannot be simulated, that is damage, and the others do not wait for it."""
+        workgroups = self._builder.build(members, self._opcodes.records, whole=whole)
+        impossible = [self._impossible(*pair) for pair in zip(members, workgroups, strict=True)] if self._checks else []
+        if not any(impossible):
+            return workgroups
+        if self._clusters.size == 1:
+            return []
+        others = [member for member, is_bad in zip(members, impossible, strict=True) if not is_bad]
+        rest = iter(self._builder.build(others, self._opcodes.records, whole=False) if others else [])
+        return [idle_workgroup(member.index) if bad else next(rest)
+                for member, bad in zip(members, impossible, strict=True)]  # fmt: skip
 
-    def _not_followed(self, where: str, reason: int) -> None:
-        self._builder[0]["followed"] = 0
-        self._problems.warn(f"transaction barriers {reason}", where, f"{NO_PHASES}: {WHY[reason]}")
+    def _impossible(self, member: Member, workgroup: Workgroup) -> bool:
+        """True for a workgroup that cannot be simulated, which is damage."""
+        try:
+            check_workgroup(self._header.info(), workgroup)
+        except UserError as error:
+            self._problems.damage("IMPOSSIBLE", member.where, str(error))
+            return True
+        return False
 
     def _is_new(self, index: int, where: str) -> bool:
         """Record a thread block. A repeated thread block is damage."""
@@ -227,8 +250,8 @@ class KernelReader:
     def _report_oddities(self) -> None:
         """Report counts of unusual things in the text that was read."""
         for record, count, kind, text in (
-            (self._builder[0], "empty", "empty warp", "a warp has no instructions"),
-            (self._builder[0], "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
+            (self._builder.record, "empty", "empty warp", "a warp has no instructions"),
+            (self._builder.record, "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
             (self._scan[0], "extra_columns", "extra columns", "columns behind the known ones: ignored"),
             (self._scan[0], "gap_strides", "gap stride", GAP_STRIDE),
             (self._scan[0], "many_sources", "many sources", MANY_SOURCES),
@@ -274,12 +297,25 @@ class AccelsimKernel:
 
     def __init__(self, path: Path, problems: Problems) -> None:
         self._path, self._problems = path, problems
-        lines, _ = split_header(path, read_bytes(path))
+        blocks = read_bytes(path)
+        lines, text = split_header(path, blocks)
         self.header = parse_header(path, lines, problems)
+        self._find_clusters(chain([text], blocks))
         self.info: KernelInfo = self.header.info()
 
+    def _find_clusters(self, text: Iterator[bytes]) -> None:
+        """Find the clusters of the grid. text: behind the header."""
+        try:
+            shape = shape_of(self.header.grid, places(text))
+        except BadData:
+            shape = None  # reported when the workgroups are read
+        if shape is None or prod(shape) > MAX_CLUSTER:
+            self._problems.warn("clusters", str(self._path), NO_CLUSTERS)
+        self.header.cluster = shape if shape and prod(shape) <= MAX_CLUSTER else SINGLE
+
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups in the order of the file, starting at number `start`. Earlier ones are read for their warnings."""
+        """Workgroups in the order of the file, clusters whole, from number `start` on. Earlier ones are read for their
+        warnings."""
         yield from islice(self._all_workgroups(), start, None)
 
     def _all_workgroups(self) -> Iterator[Workgroup]:
@@ -288,7 +324,7 @@ class AccelsimKernel:
         prefix = ID_WORDS * ids + header.lineinfo
         reader = KernelReader(header, self._problems, ids=ids, prefix=prefix)
         yield from reader.read_possible(body_blocks(self._path, self._problems))
-        reader.close()
+        yield from reader.close()
 
     def fingerprint(self) -> str:
         """SHA-256 of the file's bytes."""

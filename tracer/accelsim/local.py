@@ -17,7 +17,7 @@ LOCAL_BASE = 1 << 50
 """Above all global addresses (49 bits)."""
 WARPS_MAX = 1 << 27
 """Warps with a memory of their own. Addresses end below 2^52."""
-WINDOW_BYTES = 1 << 24
+WINDOW_BYTES = np.uint64(1 << 24)
 """Size of the windows of shared and of local memory in the generic address space. Offsets are smaller."""
 THREAD_BYTES = 1 << 19
 """Most local memory of a thread (CUDA). Tracers count offsets down from the end of the window."""

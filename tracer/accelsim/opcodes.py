@@ -35,12 +35,14 @@ class Action(IntEnum):
     ARRIVE = 12  # BAR.ARV: a barrier that counts the warp but does not stop it
     FENCE = 13  # MEMBAR beyond the workgroup: waits for the warp's stores
     MARKER = 14  # of the tracer, around a loop that waits for a barrier: no instruction
-    PHASE_INIT = 15  # of a transaction barrier; these five only take an issue slot if phases are not followed
-    ARRIVE_ONCE = 16  # each lane
-    ARRIVE_COUNT = 17  # each lane, `value` times
-    ANNOUNCE = 18  # each lane arrives once and announces `value` bytes
-    PHASE_OTHER = 19
-    COPIES_ARRIVE = 20  # when the LDGSTS before it are done; as COMMIT if phases are not followed
+    CLUSTER_ARRIVE = 15  # these two only take an issue slot if the barrier of the cluster is not followed
+    CLUSTER_WAIT = 16
+    PHASE_INIT = 17  # of a transaction barrier; these five only take an issue slot if phases are not followed
+    ARRIVE_ONCE = 18  # each lane
+    ARRIVE_COUNT = 19  # each lane, `value` times
+    ANNOUNCE = 20  # each lane arrives once and announces `value` bytes
+    PHASE_OTHER = 21
+    COPIES_ARRIVE = 22  # when the LDGSTS before it are done; as COMMIT if phases are not followed
 
 
 GENERIC = len(Space)
@@ -248,6 +250,8 @@ def classify(text: str) -> Opcode:
         return opcode._replace(action=Action.FENCE)
     if base == "SYNCS":
         return opcode._replace(action=_phase_action(tokens))
+    if base in ("UCGABAR_ARV", "UCGABAR_WAIT"):
+        return opcode._replace(action=Action.CLUSTER_ARRIVE if base == "UCGABAR_ARV" else Action.CLUSTER_WAIT)
     return opcode
 
 

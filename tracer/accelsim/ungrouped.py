@@ -74,6 +74,9 @@ def prefix_words(line: bytes, lineinfo: int) -> int:
 class UngroupedKernel(AccelsimKernel):
     """A raw .trace or .trace.xz file (a KernelSource), grouped bucket by bucket."""
 
+    def _find_clusters(self, text: Iterator[bytes]) -> None:
+        """Raw lines are not searched for clusters: all workgroups are single ones."""
+
     def _all_workgroups(self) -> Iterator[Workgroup]:
         """Workgroups in the order of the grid."""
         with ExitStack() as stack:
@@ -128,7 +131,7 @@ class UngroupedKernel(AccelsimKernel):
                 yield from reader.read_possible(iter([grouped]))
         if reader is None:
             raise TraceError(f"{self._path}: no instruction lines")
-        reader.close()
+        yield from reader.close()
 
 
 def group(text: bytes, keys: np.ndarray, header: Header) -> Iterator[tuple[bytes, np.ndarray]]:

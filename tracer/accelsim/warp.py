@@ -19,13 +19,22 @@ The sum of `count` over the events of a warp is its number of instructions in th
 
 import numpy as np
 
-from tracer.accelsim.barriers import announce, arrive_at_phase, barrier, keep_announcement, wait_for_phase
+from tracer.accelsim.barriers import (
+    announce,
+    arrive_at_phases,
+    barrier,
+    end_announcement,
+    is_announced,
+    keep_announcement,
+    meet,
+    wait_for_phase,
+)
 from tracer.accelsim.bulk import add_bulk_loads
 from tracer.accelsim.instruction import HELPER, REPEAT
 from tracer.accelsim.issue import compute, start_event
 from tracer.accelsim.local import WINDOW_BYTES
 from tracer.accelsim.opcodes import GENERIC, Action
-from tracer.accelsim.phases import dry_run
+from tracer.accelsim.phases import ranks_of_copy
 from tracer.accelsim.scoreboard import (
     collect_waits,
     commit_group,
@@ -48,12 +57,13 @@ ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "C
 EXIT, BULK_COPY, WAIT_ALL, ARRIVE = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL", "ARRIVE"))
 FENCE, MARKER, COPIES_ARRIVE = int(Action.FENCE), int(Action.MARKER), int(Action.COPIES_ARRIVE)
 PHASE_INIT, ANNOUNCE = int(Action.PHASE_INIT), int(Action.ANNOUNCE)
+CLUSTER_ARRIVE, CLUSTER_WAIT = int(Action.CLUSTER_ARRIVE), int(Action.CLUSTER_WAIT)
 ARRIVE_ONCE, ARRIVE_COUNT = int(Action.ARRIVE_ONCE), int(Action.ARRIVE_COUNT)
 KIND_STORE, KIND_REDUCE = int(Kind.STORE), int(Kind.REDUCE)
 STORE_SLOT = SLOTS - 1
 """Slot of stores that a fence waits for. Loads take it last."""
 KIND_EXIT = int(Kind.EXIT)
-SHARED, LOCAL, GLOBAL = int(Space.SHARED), int(Space.LOCAL), int(Space.GLOBAL)
+SHARED, LOCAL, GLOBAL, REMOTE = (int(Space[n]) for n in ("SHARED", "LOCAL", "GLOBAL", "REMOTE"))
 DEFAULT_CACHE = int(Cache.DEFAULT)
 
 
@@ -64,17 +74,22 @@ def is_memory(action):
 
 @compiled
 def resolve_space(builder, instruction, addresses):
-    """Space of a generic access, from the window of its first lane's address. SHARED if a window is unknown."""
+    """(space, rank) of a generic access, from the window of its first lane's address. SHARED if a window is unknown.
+
+    The windows of the workgroups of a cluster follow each other. rank: of the workgroup to which shared memory belongs.
+    """
     if builder.shared_base == 0 or builder.local_base == 0:
-        return SHARED
+        return SHARED, builder.rank
     address = instruction.base
     if instruction.inner == EXPLICIT:
         address = addresses[np.int64(instruction.base)]
-    if builder.shared_base <= address < builder.shared_base + WINDOW_BYTES:
-        return SHARED
     if builder.local_base <= address < builder.local_base + WINDOW_BYTES:
-        return LOCAL
-    return GLOBAL
+        return LOCAL, builder.rank
+    if builder.shared_base <= address < builder.shared_base + WINDOW_BYTES * np.uint64(builder.cluster):
+        rank = np.int64((address - builder.shared_base) // WINDOW_BYTES)
+        other = builder.cluster > 1 and rank != builder.rank and instruction.inner != EXPLICIT
+        return (REMOTE if other else SHARED), rank
+    return GLOBAL, builder.rank
 
 
 @compiled
@@ -138,16 +153,14 @@ def lanes_of_event(addresses, first, lanes):
 @compiled
 def access(builder, instruction, opcode, action, events, addresses):
     """Add a load, store, atomic, reduction or copy. A bulk copy of more than 32 lanes gives several events."""
-    if builder.followed and action == BULK_COPY and instruction.barrier != 0:
-        slot = memory_slot(builder, instruction, opcode, action)
-        add_bulk_loads(builder, instruction, builder.announced, slot, events, addresses)
-        return
-    space = opcode.space
+    space, rank = np.int64(opcode.space), builder.rank
     if space == GENERIC:
-        space = resolve_space(builder, instruction, addresses)
+        space, rank = resolve_space(builder, instruction, addresses)
     slot = memory_slot(builder, instruction, opcode, action)
     event = start_event(builder, instruction, action, events)
     fill_access(event, instruction, opcode, space, slot)
+    if space == REMOTE:
+        event.cycles = 1 << rank
     lanes = instruction.lanes
     if lanes == active_lanes(np.uint64(instruction.mask)):
         return
@@ -180,16 +193,16 @@ def stores_before(builder, events):
 
 
 @compiled
-def effective_action(instruction, opcode, is_last, followed):
+def effective_action(builder, instruction, opcode, is_last):
     """Action of an instruction. Without active lanes or addresses it only takes an issue slot (COMPUTE)."""
     action = opcode.action
     if action == EXIT:
         return EXIT if is_last else COMPUTE
     if action == COPIES_ARRIVE:
         action = COMMIT
-    elif action == PHASE_INIT or (action > PHASE_INIT and not followed):
+    elif action >= CLUSTER_ARRIVE and not (builder.meets if action <= CLUSTER_WAIT else builder.followed):
         return COMPUTE
-    if instruction.mask == 0 or (is_memory(action) and instruction.lanes == 0):
+    if action == PHASE_INIT or instruction.mask == 0 or (is_memory(action) and instruction.lanes == 0):
         return COMPUTE
     return action
 
@@ -197,7 +210,7 @@ def effective_action(instruction, opcode, is_last, followed):
 @compiled
 def add_instruction(builder, instruction, opcode, is_last, events, addresses):
     """Add one instruction of a warp."""
-    action = effective_action(instruction, opcode, is_last, builder.followed)
+    action = effective_action(builder, instruction, opcode, is_last)
     idle = instruction.mask == 0 and action == COMPUTE
     if idle:  # no lane reads or writes a register
         instruction.sources = 0
@@ -205,48 +218,67 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
     find_waits(builder, instruction, opcode, action)
     if action == FENCE and not builder.noted:
         builder.board.wait |= stores_before(builder, events)
-    if builder.followed and follow(builder, instruction, opcode, action, events):
+    copies = builder.followed and opcode.action == BULK_COPY and instruction.mask != 0 and instruction.barrier != 0
+    if builder.followed and follow(builder, instruction, opcode, action, copies, events, addresses):
         return
     if action in (DEPBAR, WAIT_ALL, FENCE) and builder.board.wait == 0:
         action = COMPUTE
-    if action == COMPUTE:
+    if copies and (instruction.lanes > 0 or ranks_of_copy(instruction) != 1 << builder.rank):
+        slot = memory_slot(builder, instruction, opcode, BULK_COPY) if instruction.lanes > 0 else NO_SLOT
+        add_bulk_loads(builder, instruction, slot, events, addresses)
+    elif action == COMPUTE:
         compute(builder, instruction, opcode, opcode.pipe, events)
     elif action in (BARRIER, ARRIVE):
         barrier(builder, instruction, action, events)
+    elif action in (CLUSTER_ARRIVE, CLUSTER_WAIT):
+        meet(builder, instruction, action, events)
     elif is_memory(action):
         access(builder, instruction, opcode, action, events, addresses)
     else:
         start_event(builder, instruction, action, events)
         if action == COMMIT:
             commit_group(builder.board)
-    if builder.followed and opcode.action == BULK_COPY and instruction.mask != 0 and instruction.barrier != 0:
+    if copies and (ranks_of_copy(instruction) >> builder.rank) & 1 == 1:
         keep_announcement(builder, instruction, instruction.bytes, events)
 
 
 @compiled
-def follow(builder, instruction, opcode, action, events):
+def follow(builder, instruction, opcode, action, copies, events, addresses):
     """Add an instruction of a transaction barrier. True if it needs nothing more.
 
-    All copies that an arrival announces must follow it before the warp synchronises again, and no others.
+    All own copies that an arrival announces must follow it before the warp synchronises again, and no others.
     """
-    synchronises = action in (BARRIER, ARRIVE, EXIT, WAIT_ALL) or action > PHASE_INIT
-    copies = opcode.action == BULK_COPY and instruction.mask != 0 and instruction.barrier != 0
-    if synchronises and builder.announced >= 0:
-        builder.failed = 1
-    if copies and (builder.announced < 0 or builder.phases[builder.announced].address != instruction.barrier):
+    synchronises = action in (BARRIER, ARRIVE, EXIT, WAIT_ALL, CLUSTER_ARRIVE, CLUSTER_WAIT) or action > PHASE_INIT
+    if synchronises:
+        no_more_copies(builder, instruction, events)
+    if copies and not is_announced(builder, instruction):
         builder.failed = 1
     if builder.failed:
         return True
     if action == WAIT_ALL:
         wait_for_phase(builder, instruction, events)
     elif action in (ARRIVE_ONCE, ARRIVE_COUNT):
-        arrive_at_phase(builder, instruction, action, events)
+        arrive_at_phases(builder, instruction, action, events, addresses)
     elif action == ANNOUNCE:
         compute(builder, instruction, opcode, opcode.pipe, events)
         announce(builder, instruction, events)
     else:
         return False
     return True
+
+
+@compiled
+def no_more_copies(builder, instruction, events):
+    """The warp copies no more of what it has announced: without a cluster that must have been all."""
+    if builder.announced < 0:
+        return
+    if builder.cluster == 1:
+        builder.failed = 1
+        return
+    wait = builder.board.wait
+    builder.board.wait = np.uint64(0)
+    end_announcement(builder, instruction, events)
+    builder.board.wait = wait
 
 
 @compiled
@@ -290,6 +322,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     builder.copies = 0
     builder.fenced = builder.section.events
     builder.announced = -1
+    builder.meetings = 0
     exited = False
     while last > first and opcodes[instructions[last - 1].opcode].action == MARKER:
         last -= 1
@@ -304,14 +337,15 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
         add_instruction(builder, instruction, opcode, k == last - 1, events, addresses)
         line = instruction.line
         exited = opcode.action == EXIT
-    builder.failed |= builder.announced >= 0
+    if last > first:
+        no_more_copies(builder, instructions[last - 1], events)
     if not exited:
         end_warp(builder, first == last, line, events)
 
 
 @compiled
 def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, first_event):
-    """Write the events of all warps of the workgroup in `tables`, in the order of the file.
+    """Write the events of all warps of the workgroup in `tables`, in the order of the file, behind those there are.
 
     Args:
         builder: BUILDER record.
@@ -320,12 +354,7 @@ def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, f
         opcodes: OPCODE per opcode number.
         events: EVENT, long enough for every instruction, an EXIT per warp and the rows of bulk copies.
         first_event: i8 [n_warps + 1], filled.
-
-    Returns:
-        Number of events. -1: the transaction barriers cannot be followed (`builder.followed` was set).
     """
-    builder.section.events = builder.failed = 0
-    empty, no_exit = builder.empty, builder.no_exit
     builder.noted = n_instructions > 0 and tables.instructions[0].noted
     for w in range(n_warps):
         warp = tables.warps[w]
@@ -333,7 +362,3 @@ def build_workgroup(builder, tables, n_warps, n_instructions, opcodes, events, f
         first_event[w] = builder.section.events
         build_warp(builder, tables.instructions, warp.first, last, warp.line, opcodes, events, tables.addresses)
     first_event[n_warps] = builder.section.events
-    if builder.failed or (builder.followed and not dry_run(builder.dry, first_event, n_warps, events)):
-        builder.empty, builder.no_exit = empty, no_exit  # the workgroup is built again
-        return -1
-    return builder.section.events

@@ -105,7 +105,7 @@ def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
     if kernel.pipeline_depth > BARRIERS // 2:
         raise UserError(
             f"kernel pipeline_depth = {kernel.pipeline_depth}: with bulk copies at most {BARRIERS // 2}, a "
-            f"workgroup has {BARRIERS} transaction barriers"
+            f"cluster can signal {BARRIERS} transaction barriers of a workgroup"
         )
     extents = {
         "A": (kernel.tile_m // kernel.cluster_n, kernel.tile_k),

@@ -138,6 +138,18 @@ def test_transaction_barriers_and_workgroup_barriers_are_apart():
     assert len(bench.issued_ps(C)) == len(bench.issued_ps(C + 128)) == 1
 
 
+@pytest.mark.parametrize("others", [(30,), (15, 16, 0)])
+def test_thirty_two_transaction_barriers_are_apart(others):
+    """Phases of other barriers, of any number and however many, let no warp go on that waits at the last one."""
+    busy = [phase_arrive(number) for number in others for _ in range(40)]
+    late = compute(100_000, Pipe.UNIFORM)
+    warps = [[*busy, late, phase_arrive(31)], *([phase_wait(31, phase), store(C + 128 * phase)] for phase in (1, 2))]
+    warps[0] += [late, bulk(A, 1, 128, barrier=31), phase_arrive(31)]
+    bench = run_cu([warps], *HAS, memory_ps=MEMORY_PS)
+    (first,), (second,) = bench.issued_ps(C + 128), bench.issued_ps(C + 256)
+    assert first > 100_000 * CLOCK_PS and second - first > 100_000 * CLOCK_PS + MEMORY_PS
+
+
 def test_a_new_workgroup_begins_with_phase_0():
     warps = [[bulk(A, 1, 128, barrier=0), phase_arrive(0)], [phase_wait(0, 1), store(C)]]
     bench = run_cu([warps, warps], *HAS, memory_ps=MEMORY_PS, places=1)
@@ -204,7 +216,7 @@ def test_cache_policy_and_workgroup_go_with_the_request():
         ({"kind": 4}, "space: found 4, allowed of a bulk copy 0 to 3"),
         ({"slot": 64}, "slot: found 64, allowed of a bulk copy 0 to 63"),
         ({"slot": 255}, "slot: found 255, allowed of a bulk copy 0 to 63"),
-        ({"barrier": 16}, "inner: found 16"),
+        ({"barrier": 32}, "inner: found 32"),
         ({"kind": Bulk.STORE, "barrier": 1}, "inner: found 1"),
         ({"row_bytes": 0}, "stride: found 0"),
         ({"row_bytes": 1 << 20, "pitch_bytes": 1 << 20}, "stride: found 1048576"),
@@ -229,7 +241,7 @@ def test_impossible_copies_are_refused(fields, message):
     [
         (phase_arrive(0, 0), "work: found 0, allowed of an arrival"),
         (phase_arrive(0, 33), "work: found 33"),
-        (phase_wait(16, 1), "slot: found 16"),
+        (phase_wait(32, 1), "slot: found 32"),
         (barrier(0, space=6), "space: found 6"),
     ],
 )

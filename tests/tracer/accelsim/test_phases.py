@@ -11,12 +11,9 @@ import pytest
 import t3sim
 from sim.presets import load_preset
 from tests.support.accelsim_texts import kernel_text, read, write
-from tracer.accelsim.phases import DRY, dry_run
-from traces.schema import ARRIVE_ONLY, EVENT, NO_SLOT, PHASE_ARRIVE, PHASE_WAIT, Bulk, Kind
-
-FULL, EMPTY = 0x400, 0x500
-MATRIX = 0x7F4000000000
-ROWS, ROW_BYTES, PITCH = 4, 64, 4096
+from tests.support.transactions import EMPTY, EXIT, FULL, MATRIX, PITCH, ROW_BYTES, ROWS, box_columns, coded, waits_of
+from tracer.accelsim.dry_run import DRY, dry_run
+from traces.schema import ARRIVE_ONLY, EVENT, MAX_WARPS, NO_SLOT, PHASE_ARRIVE, Bulk, Kind
 
 
 class Pipeline(NamedTuple):
@@ -32,11 +29,6 @@ class Pipeline(NamedTuple):
     @property
     def bytes(self):
         return self.loads * (ROWS * ROW_BYTES + self.outside_bytes)
-
-
-def coded(count):
-    """The value that makes a barrier of `count` arrivals."""
-    return f"{(2 * (0x100000 - count)) & 0xFFFFFFFF:x}"
 
 
 def init(address, count):
@@ -60,18 +52,10 @@ def arrive(address, lanes=1, kind="A1T0"):
 
 def load(address, tile, outside_bytes=0, columns="0"):
     """A box of ROWS rows, in transfers of 16 bytes."""
-    row = ROW_BYTES // 16
-    deltas = ["16"] * (row - 1)
-    jump = str(PITCH - ROW_BYTES + 16)
-    steps = " ".join([*deltas, *([jump, *deltas] * (ROWS - 1))])
-    base = MATRIX + tile * ROW_BYTES
     return (
-        f"0030 00000001 0 UTMALDG.2D 1 UR8 16 {address:#010x} {columns} {ROWS * ROW_BYTES} {outside_bytes} 4 {base:#x} "
-        f"{ROWS * row} {steps} 0 0 NoVal "
+        f"0030 00000001 0 UTMALDG.2D 1 UR8 16 {address:#010x} {columns} {ROWS * ROW_BYTES} {outside_bytes} "
+        f"{box_columns(tile)}"
     )
-
-
-EXIT = "0090 ffffffff 0 EXIT 0 0 0 0 NoVal "
 
 
 def warps_of(pipe):
@@ -97,17 +81,12 @@ def read_warps(tmp_path, warps):
     return [workgroups[0].events[edges[w] : edges[w + 1]] for w in range(len(warps))], problems
 
 
-def waits_of(events):
-    chosen = events[(events["kind"] == Kind.BARRIER) & (events["space"] == PHASE_WAIT)]
-    return [(int(event["slot"]), int(event["work"])) for event in chosen]
-
-
 PIPELINES = [
     Pipeline(),
     Pipeline(stages=1, steps=4),
     Pipeline(stages=4, steps=9, consumers=4),
     Pipeline(stages=3, steps=7, lanes=32),
-    Pipeline(stages=8, steps=20, loads=2, consumers=1),
+    Pipeline(stages=16, steps=20, loads=2, consumers=1),
     Pipeline(outside_bytes=128),
 ]
 
@@ -201,8 +180,8 @@ def changed(old, new, pipe=Pipeline(), warp=None):  # noqa: B008 - a NamedTuple 
     return [[line.replace(old, new) for line in lines] if warp in (None, w) else lines for w, lines in enumerate(warps)]
 
 
-MANY = [[*(init(0x800 + 8 * k, 1) for k in range(17)), EXIT], *warps_of(Pipeline())[1:]]
-NO_VALUES, CLUSTER, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "several workgroups", "unusual", "do not fit"
+MANY = [[*(init(0x800 + 8 * k, 1) for k in range(33)), EXIT], *warps_of(Pipeline())[1:]]
+NO_VALUES, OUTSIDE, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "other workgroups", "unusual", "do not fit"
 
 
 @pytest.mark.parametrize(
@@ -210,10 +189,10 @@ NO_VALUES, CLUSTER, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "several wo
     [
         (changed(" Val ", " NoVal "), NO_VALUES),
         (changed("1 0 1 80000000", "", warp=1), NO_VALUES),
-        (changed("0x00000400 0 256", "0x00000400 1 0x0003 256"), CLUSTER),
-        (changed("8 1 0x500 0 0 0", "8 1 0x1000500 0 0 0", warp=2), CLUSTER),
+        (changed("0x00000400 0 256", "0x00000400 1 0x0003 256"), OUTSIDE),
+        (changed("8 1 0x500 0 0 0", "8 1 0x1000500 0 0 0", warp=2), OUTSIDE),
         (changed("SYNCS.ARRIVE.TRANS64.A1T0", "SYNCS.ARRIVE.TRANS64.A0TX"), UNUSUAL),
-        (changed("8 1 0x500 0 0 0", "8 1 0x500 8 0 0", Pipeline(lanes=2), warp=2), UNUSUAL),
+        (changed("8 1 0x500 0 0 0", "8 1 0x500 8 0 0", Pipeline(lanes=2), warp=2), STANDS_STILL),
         (changed(coded(2), coded(0)), UNUSUAL),
         ([[init(FULL, 1), init(FULL, 1), EXIT], *warps_of(Pipeline())[1:]], UNUSUAL),
         (MANY, UNUSUAL),
@@ -270,5 +249,6 @@ def test_an_impossible_barrier_is_counted_nowhere():
     dry, events = np.zeros(2, DRY), np.zeros(2, EVENT)
     events["kind"], events["space"] = [Kind.BARRIER, Kind.EXIT], [ARRIVE_ONLY, 0]
     events["slot"], events["work"] = NO_SLOT, 64
-    assert dry_run(dry[0], np.array([0, 2]), 1, events)
+    first = np.zeros((1, MAX_WARPS + 1), np.int64)
+    assert dry_run(dry[0], first, np.ones(1, np.int64), events)
     assert not dry[1:].view("u1").any()

@@ -1,0 +1,165 @@
+"""Build the events of the workgroups of a cluster from their instructions."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tracer.accelsim.bulk import clear_told
+from tracer.accelsim.dry_run import dry_run
+from tracer.accelsim.header import LANES_PER_WARP, Header
+from tracer.accelsim.instruction import Tables
+from tracer.accelsim.issue import BUILDER
+from tracer.accelsim.opcodes import Action
+from tracer.accelsim.phases import (
+    INCOMPLETE,
+    STANDS_STILL,
+    WHY,
+    count_arrivals,
+    find_inits,
+    find_uses,
+    number_phases,
+    start_phases,
+)
+from tracer.accelsim.problems import Problems
+from tracer.accelsim.warp import build_workgroup
+from traces.schema import EVENT, MAX_WARPS, NO_SLOT, PLAIN_STRIDE, Kind
+from traces.source import Workgroup
+
+NO_PHASES = "transaction barriers that are not followed, so warps wait for their own copies only"
+NO_MEETING = "the barrier of a cluster, at which not all warps meet: it only takes its issue slot"
+LANES_PER_EVENT = 31
+"""Least lanes of a full event of a bulk copy that is not followed."""
+
+
+class Member(NamedTuple):
+    """A workgroup as it was read."""
+
+    index: int  # type: ignore[assignment]  # linear index in the grid
+    where: str
+    tables: Tables  # the rows in use
+
+    @property
+    def warps(self) -> int:
+        return len(self.tables.warps)
+
+
+def idle_workgroup(index: int) -> Workgroup:
+    """A workgroup that does nothing, in the place of one that is missing in a cluster."""
+    event = np.zeros(1, EVENT)
+    event["kind"], event["slot"], event["inner"] = Kind.EXIT, NO_SLOT, PLAIN_STRIDE
+    return Workgroup(index, np.zeros(1, np.uint16), np.array([0, 1]), event, np.zeros(0, np.uint64))
+
+
+class Builder:
+    """Builds one cluster after the other. A workgroup without a cluster is a cluster of one."""
+
+    def __init__(self, header: Header, problems: Problems, *, halve_copies: bool) -> None:
+        """halve_copies: True if LDGSTS has two lines, of which the second counts."""
+        self._threads, self._problems = header.warps * LANES_PER_WARP, problems
+        self._records = np.zeros(1, BUILDER)
+        self.record = self._records[0]
+        """BUILDER: state and counts."""
+        self.record["shared_base"] = header.shared_base
+        self.record["local_base"] = header.local_base
+        self.record["halve_copies"] = halve_copies
+        self._events = np.empty(0, EVENT)
+
+    def build(self, members: list[Member], opcodes: np.ndarray, *, whole: bool = True) -> list[Workgroup]:
+        """Workgroups of a cluster, with the barriers of its members as far as they can be followed.
+
+        Args:
+            members: in order of their ranks.
+            opcodes: OPCODE per opcode number.
+            whole: False = members are missing: the others cannot wait for them.
+        """
+        builder, where = self.record, members[0].where
+        actions = opcodes["action"]
+        transacts = bool((actions >= Action.PHASE_INIT).any())
+        meets = len(members) > 1 and whole and bool((actions == Action.CLUSTER_ARRIVE).any())
+        more = 0
+        if transacts:
+            more = self._find_phases(members, opcodes) if whole else INCOMPLETE
+            if more < 0:
+                self._warn_of_phases(where, more)
+        builder["cluster"] = len(members)
+        builder["followed"], builder["meets"] = more > 0, meets
+        workgroups = self._try(members, opcodes, more)
+        if workgroups is None and more > 0:
+            self._warn_of_phases(where, STANDS_STILL)
+            builder["followed"] = 0
+            workgroups = self._try(members, opcodes, 0)
+        if workgroups is None:
+            self._problems.warn("barrier of a cluster", where, NO_MEETING)
+            builder["meets"] = 0
+            workgroups = self._try(members, opcodes, 0)
+        assert workgroups is not None
+        return workgroups
+
+    def _warn_of_phases(self, where: str, reason: int) -> None:
+        self._problems.warn(f"transaction barriers {reason}", where, f"{NO_PHASES}: {WHY[reason]}")
+
+    def _find_phases(self, members: list[Member], opcodes: np.ndarray) -> int:
+        """Find the transaction barriers of a cluster. Returns the number of events of all arrivals, or a key of WHY.
+
+        0: it has none.
+        """
+        builder, total = self.record, 0
+        start_phases(builder, len(members))
+        for find in (find_inits, find_uses, None, count_arrivals):
+            for rank, member in enumerate(members):
+                builder["rank"] = rank
+                tables = member.tables
+                facts = (builder, tables.instructions, len(tables.instructions), opcodes)
+                if find is find_inits:
+                    found = find(*facts)
+                elif find is not None:
+                    found = find(*facts, tables.addresses)
+                else:
+                    found = number_phases(builder, self._threads * len(members)) if rank == 0 else 0
+                if found < 0:
+                    return int(found)
+                total += int(found) if find is count_arrivals else 0
+        return total
+
+    def _try(self, members: list[Member], opcodes: np.ndarray, more: int) -> list[Workgroup] | None:
+        """Build a cluster. None: its barriers do not fit together. more: events of arrivals."""
+        builder = self.record
+        counts = {name: int(builder[name]) for name in ("empty", "no_exit")}
+        self._make_room(members, more)
+        builder["section"]["events"] = builder["failed"] = 0
+        first_event = np.zeros((len(members), MAX_WARPS + 1), np.int64)
+        warps = np.array([member.warps for member in members])
+        for rank, member in enumerate(members):
+            builder["rank"] = rank
+            build_workgroup(
+                *(builder, member.tables, member.warps, len(member.tables.instructions), opcodes),
+                *(self._events, first_event[rank]),
+            )
+        follows = builder["followed"] or builder["meets"]
+        if builder["failed"] or (follows and not dry_run(builder["dry"], first_event, warps, self._events)):
+            for name, count in counts.items():  # the cluster is built again
+                builder[name] = count
+            return None
+        if builder["followed"]:
+            clear_told(self._events, builder["section"]["events"])
+        return [self._cut(member, first_event[rank]) for rank, member in enumerate(members)]
+
+    def _make_room(self, members: list[Member], more: int) -> None:
+        room = more
+        for member in members:
+            addresses = len(member.tables.addresses)
+            room += len(member.tables.instructions) + member.warps + addresses // LANES_PER_EVENT + 1
+            room += addresses if more else 0
+        if room > len(self._events):
+            self._events = np.empty(2 * room, EVENT)
+
+    def _cut(self, member: Member, first_event: np.ndarray) -> Workgroup:
+        """The workgroup of a member. first_event: of its warps, in the events of the cluster."""
+        edges = first_event[: member.warps + 1]
+        return Workgroup(
+            index=member.index,
+            warp=member.tables.warps["index"].astype(np.uint16),
+            first_event=edges - edges[0],
+            events=self._events[edges[0] : edges[-1]].copy(),
+            addresses=member.tables.addresses.copy(),
+        )
