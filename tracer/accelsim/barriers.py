@@ -5,7 +5,7 @@ import numpy as np
 from tracer.accelsim.instruction import NO_REGISTER, NO_VALUE
 from tracer.accelsim.issue import start_event
 from tracer.accelsim.opcodes import Action
-from tracer.accelsim.phases import arrivals_of, find_phase, find_targets, ranks_of_copy
+from tracer.accelsim.phases import arrivals_of, find_phase, find_targets
 from tracer.accelsim.section import U4_MAX, next_event
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
@@ -96,27 +96,39 @@ def arrive_at_phases(builder, instruction, action, events, addresses):
 
 @compiled
 def announce(builder, instruction, events):
-    """Keep an arrival that announces bytes until their copies are issued."""
+    """Keep an arrival that announces bytes until their copies are issued. Some may be issued already."""
     number = find_phase(builder, instruction.barrier)
     lanes = active_lanes(np.uint64(instruction.mask))
     builder.announced = number
     builder.announced_bytes = lanes * instruction.value
     builder.announced_arrivals = lanes // builder.phases[number].unit
-    keep_announcement(builder, instruction, 0, events)
+    copied_bytes = builder.copied_bytes[number]
+    builder.copied_bytes[number] = 0
+    _keep_announcement(builder, instruction, copied_bytes, events)
 
 
 @compiled
-def keep_announcement(builder, instruction, data_bytes, events):
-    """A copy of announced bytes is issued. The arrival follows the last one."""
+def count_copy(builder, instruction, events):
+    """A copy is issued that brings its data to a barrier of the own workgroup."""
+    number = find_phase(builder, instruction.barrier)
+    if number == builder.announced:
+        _keep_announcement(builder, instruction, instruction.bytes, events)
+    else:
+        builder.copied_bytes[number] += instruction.bytes
+
+
+@compiled
+def _keep_announcement(builder, instruction, data_bytes, events):
+    """Announced bytes are copied. The arrival follows the last of their copies."""
     builder.announced_bytes -= data_bytes
     if builder.announced_bytes == 0:
-        end_announcement(builder, instruction, events)
+        _end_announcement(builder, instruction, events)
     elif builder.announced_bytes < 0:
         builder.failed = 1
 
 
 @compiled
-def end_announcement(builder, instruction, events):
+def _end_announcement(builder, instruction, events):
     """All copies of the warp that it has announced are issued. Other workgroups bring the other announced bytes."""
     arrivals = builder.announced_arrivals
     row = arrive_at(builder, instruction, builder.rank, builder.announced, arrivals, 0, events)
@@ -125,7 +137,23 @@ def end_announcement(builder, instruction, events):
 
 
 @compiled
-def is_announced(builder, instruction):
-    """Does a copy bring its data to no other barrier of the workgroup than the one that awaits announced copies?"""
-    own = (ranks_of_copy(instruction) >> builder.rank) & 1 == 1
-    return not own or (builder.announced >= 0 and builder.announced == find_phase(builder, instruction.barrier))
+def no_more_copies(builder, instruction, events):
+    """The warp copies no more of what it has announced: without a cluster that must have been all."""
+    if builder.announced < 0:
+        return
+    if builder.cluster == 1:
+        builder.failed = 1
+        return
+    wait = builder.board.wait
+    builder.board.wait = np.uint64(0)
+    _end_announcement(builder, instruction, events)
+    builder.board.wait = wait
+
+
+@compiled
+def end_copies(builder, instruction, events):
+    """The warp ends. All bytes that it has copied must be announced."""
+    no_more_copies(builder, instruction, events)
+    for number in range(builder.phase_count):
+        builder.failed |= builder.copied_bytes[number] != 0
+        builder.copied_bytes[number] = 0

@@ -39,6 +39,7 @@ BUILDER = np.dtype(
         ("announced", "i8"),  # transaction barrier whose announced copies have not all been issued, -1 = none
         ("announced_bytes", "i8"),  # that are still to come
         ("announced_arrivals", "i8"),  # after them
+        ("copied_bytes", "i8", PHASE_BARRIERS),  # that the warp has copied to each barrier, to be announced later
         ("dry", DRY),
         ("board", SCOREBOARD),
         ("section", SECTION),

@@ -23,10 +23,10 @@ from tracer.accelsim.barriers import (
     announce,
     arrive_at_phases,
     barrier,
-    end_announcement,
-    is_announced,
-    keep_announcement,
+    count_copy,
+    end_copies,
     meet,
+    no_more_copies,
     wait_for_phase,
 )
 from tracer.accelsim.bulk import add_bulk_loads
@@ -219,7 +219,7 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
     if action == FENCE and not builder.noted:
         builder.board.wait |= stores_before(builder, events)
     copies = builder.followed and opcode.action == BULK_COPY and instruction.mask != 0 and instruction.barrier != 0
-    if builder.followed and follow(builder, instruction, opcode, action, copies, events, addresses):
+    if builder.followed and follow(builder, instruction, opcode, action, events, addresses):
         return
     if action in (DEPBAR, WAIT_ALL, FENCE) and builder.board.wait == 0:
         action = COMPUTE
@@ -239,20 +239,18 @@ def add_instruction(builder, instruction, opcode, is_last, events, addresses):
         if action == COMMIT:
             commit_group(builder.board)
     if copies and (ranks_of_copy(instruction) >> builder.rank) & 1 == 1:
-        keep_announcement(builder, instruction, instruction.bytes, events)
+        count_copy(builder, instruction, events)
 
 
 @compiled
-def follow(builder, instruction, opcode, action, copies, events, addresses):
+def follow(builder, instruction, opcode, action, events, addresses):
     """Add an instruction of a transaction barrier. True if it needs nothing more.
 
-    All own copies that an arrival announces must follow it before the warp synchronises again, and no others.
+    Own copies that an arrival announces are issued before it, or after it until the warp synchronises again.
     """
     synchronises = action in (BARRIER, ARRIVE, EXIT, WAIT_ALL, CLUSTER_ARRIVE, CLUSTER_WAIT) or action > PHASE_INIT
     if synchronises:
         no_more_copies(builder, instruction, events)
-    if copies and not is_announced(builder, instruction):
-        builder.failed = 1
     if builder.failed:
         return True
     if action == WAIT_ALL:
@@ -265,20 +263,6 @@ def follow(builder, instruction, opcode, action, copies, events, addresses):
     else:
         return False
     return True
-
-
-@compiled
-def no_more_copies(builder, instruction, events):
-    """The warp copies no more of what it has announced: without a cluster that must have been all."""
-    if builder.announced < 0:
-        return
-    if builder.cluster == 1:
-        builder.failed = 1
-        return
-    wait = builder.board.wait
-    builder.board.wait = np.uint64(0)
-    end_announcement(builder, instruction, events)
-    builder.board.wait = wait
 
 
 @compiled
@@ -337,8 +321,8 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
         add_instruction(builder, instruction, opcode, k == last - 1, events, addresses)
         line = instruction.line
         exited = opcode.action == EXIT
-    if last > first:
-        no_more_copies(builder, instructions[last - 1], events)
+    if builder.followed and last > first:
+        end_copies(builder, instructions[last - 1], events)
     if not exited:
         end_warp(builder, first == last, line, events)
 
