@@ -87,11 +87,16 @@ def arrive_at(builder, instruction, rank, number, arrivals, counted, events):
 
 @compiled
 def arrive_at_phases(builder, instruction, action, events, addresses):
-    """Add the arrivals of an instruction that announces no bytes."""
+    """Add the arrivals of an instruction that announces no bytes. They expect what was announced before, but not copied
+    by the warp: other workgroups bring it."""
     for target in range(find_targets(builder, instruction, addresses)):
-        number = builder.target_number[target]
+        number, rank = builder.target_number[target], builder.target_rank[target]
         arrivals = builder.target_lanes[target] * arrivals_of(instruction, action) // builder.phases[number].unit
-        arrive_at(builder, instruction, builder.target_rank[target], number, arrivals, target == 0, events)
+        row = arrive_at(builder, instruction, rank, number, arrivals, target == 0, events)
+        if rank == builder.rank and builder.copied_bytes[number] < 0:
+            builder.failed |= builder.cluster == 1
+            events[row].row_stride = -builder.copied_bytes[number]
+            builder.copied_bytes[number] = 0
 
 
 @compiled
@@ -105,6 +110,13 @@ def announce(builder, instruction, events):
     copied_bytes = builder.copied_bytes[number]
     builder.copied_bytes[number] = 0
     _keep_announcement(builder, instruction, copied_bytes, events)
+
+
+@compiled
+def expect(builder, instruction):
+    """Bytes are announced without an arrival."""
+    lanes = active_lanes(np.uint64(instruction.mask))
+    builder.copied_bytes[find_phase(builder, instruction.barrier)] -= lanes * instruction.value
 
 
 @compiled

@@ -39,7 +39,7 @@ BUILDER = np.dtype(
         ("announced", "i8"),  # transaction barrier whose announced copies have not all been issued, -1 = none
         ("announced_bytes", "i8"),  # that are still to come
         ("announced_arrivals", "i8"),  # after them
-        ("copied_bytes", "i8", PHASE_BARRIERS),  # that the warp has copied to each barrier, to be announced later
+        ("copied_bytes", "i8", PHASE_BARRIERS),  # that the warp has copied to each barrier less those it has announced
         ("dry", DRY),
         ("board", SCOREBOARD),
         ("section", SECTION),
@@ -48,7 +48,7 @@ BUILDER = np.dtype(
 )
 KIND_OF_ACTION = np.array(
     [Kind.COMPUTE, Kind.LOAD, Kind.STORE, Kind.ATOMIC, Kind.REDUCE, Kind.ASYNC_COPY, Kind.WAIT, Kind.WAIT,
-     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT, Kind.WAIT, *[Kind.BARRIER] * 7,
+     Kind.BARRIER, Kind.EXIT, Kind.ASYNC_COPY, Kind.WAIT, Kind.BARRIER, Kind.WAIT, Kind.WAIT, *[Kind.BARRIER] * 8,
      Kind.WAIT], np.uint8)  # fmt: skip
 assert len(KIND_OF_ACTION) == len(Action)
 

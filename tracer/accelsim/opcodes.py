@@ -37,12 +37,13 @@ class Action(IntEnum):
     MARKER = 14  # of the tracer, around a loop that waits for a barrier: no instruction
     CLUSTER_ARRIVE = 15  # these two only take an issue slot if the barrier of the cluster is not followed
     CLUSTER_WAIT = 16
-    PHASE_INIT = 17  # of a transaction barrier; these five only take an issue slot if phases are not followed
+    PHASE_INIT = 17  # of a transaction barrier; these six only take an issue slot if phases are not followed
     ARRIVE_ONCE = 18  # each lane
     ARRIVE_COUNT = 19  # each lane, `value` times
     ANNOUNCE = 20  # each lane arrives once and announces `value` bytes
-    PHASE_OTHER = 21
-    COPIES_ARRIVE = 22  # when the LDGSTS before it are done; as COMMIT if phases are not followed
+    EXPECT = 21  # each lane announces `value` bytes and does not arrive
+    PHASE_OTHER = 22
+    COPIES_ARRIVE = 23  # when the LDGSTS before it are done; as COMMIT if phases are not followed
 
 
 GENERIC = len(Space)
@@ -213,7 +214,8 @@ def _phase_action(tokens: list[str]) -> Action:
         return Action.PHASE_INIT
     if tokens[:1] != ["ARRIVE"]:
         return Action.COMPUTE
-    ways = {"A1T0": Action.ARRIVE_ONCE, "ART0": Action.ARRIVE_COUNT, "TRANS64": Action.ANNOUNCE, "RED": Action.ANNOUNCE}
+    ways = {"A1T0": Action.ARRIVE_ONCE, "ART0": Action.ARRIVE_COUNT, "TRANS64": Action.ANNOUNCE, "RED": Action.ANNOUNCE,
+            "A0TR": Action.EXPECT}  # fmt: skip
     return ways.get(tokens[-1], Action.PHASE_OTHER)
 
 

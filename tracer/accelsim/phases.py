@@ -3,6 +3,7 @@
     SYNCS.EXCH.64                     init: the second source is the number of arrivals of a phase, coded
     SYNCS.ARRIVE.TRANS64[.RED].A1T0   each active lane arrives once; ART0: as often as the second source says
     SYNCS.ARRIVE.TRANS64[.RED]        each active lane arrives once and announces the bytes in the second source
+    SYNCS.ARRIVE.TRANS64.RED.A0TR     announces bytes without an arrival
     SYNCS.PHASECHK.TRANS64.TRYWAIT    waits while the number of completed phases has the parity in its bit 31
     UTMALDG, UBLKCP                   names the barrier that its data tell; of several workgroups, if it is a multicast
 
@@ -50,7 +51,8 @@ WHY = {
 }
 """Why a cluster is not followed."""
 PHASE_INIT, WAIT_ALL, BULK_COPY = int(Action.PHASE_INIT), int(Action.WAIT_ALL), int(Action.BULK_COPY)
-ARRIVE_ONCE, ARRIVE_COUNT, ANNOUNCE = int(Action.ARRIVE_ONCE), int(Action.ARRIVE_COUNT), int(Action.ANNOUNCE)
+ARRIVE_ONCE, ARRIVE_COUNT = int(Action.ARRIVE_ONCE), int(Action.ARRIVE_COUNT)
+ANNOUNCE, EXPECT = int(Action.ANNOUNCE), int(Action.EXPECT)
 
 
 @compiled
@@ -170,7 +172,7 @@ def find_uses(builder, instructions, count, opcodes, addresses):
             why = _use_arrival(builder, instruction, action, addresses)
         elif copies:
             why = _use_copy(builder, instruction)
-        elif action <= ANNOUNCE and instruction.barrier != 0:
+        elif action <= EXPECT and instruction.barrier != 0:
             why = _use_own(builder, instruction, action)
         if why < 0:
             return why
@@ -204,7 +206,7 @@ def _use_copy(builder, instruction):
 
 @compiled
 def _use_own(builder, instruction, action):
-    """A wait, or an arrival that announces bytes: at an own barrier."""
+    """A wait, or what announces bytes: at an own barrier."""
     number, rank = find_phase(builder, instruction.barrier), rank_of(instruction.barrier)
     if rank >= builder.cluster:
         return OUTSIDE
@@ -261,7 +263,7 @@ def count_arrivals(builder, instructions, count, opcodes, addresses):
     for k in range(count):
         instruction = instructions[k]
         action = opcodes[instruction.opcode].action
-        if instruction.mask == 0 or action < ARRIVE_ONCE:
+        if instruction.mask == 0 or action < ARRIVE_ONCE or action == EXPECT:
             continue
         if action == ANNOUNCE:
             total += active_lanes(np.uint64(instruction.mask))

@@ -25,6 +25,7 @@ from tracer.accelsim.barriers import (
     barrier,
     count_copy,
     end_copies,
+    expect,
     meet,
     no_more_copies,
     wait_for_phase,
@@ -56,7 +57,7 @@ COMPUTE, LOAD, ATOMIC = (int(Action[n]) for n in ("COMPUTE", "LOAD", "ATOMIC"))
 ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))
 EXIT, BULK_COPY, WAIT_ALL, ARRIVE = (int(Action[n]) for n in ("EXIT", "BULK_COPY", "WAIT_ALL", "ARRIVE"))
 FENCE, MARKER, COPIES_ARRIVE = int(Action.FENCE), int(Action.MARKER), int(Action.COPIES_ARRIVE)
-PHASE_INIT, ANNOUNCE = int(Action.PHASE_INIT), int(Action.ANNOUNCE)
+PHASE_INIT, ANNOUNCE, EXPECT = int(Action.PHASE_INIT), int(Action.ANNOUNCE), int(Action.EXPECT)
 CLUSTER_ARRIVE, CLUSTER_WAIT = int(Action.CLUSTER_ARRIVE), int(Action.CLUSTER_WAIT)
 ARRIVE_ONCE, ARRIVE_COUNT = int(Action.ARRIVE_ONCE), int(Action.ARRIVE_COUNT)
 KIND_STORE, KIND_REDUCE = int(Kind.STORE), int(Kind.REDUCE)
@@ -260,6 +261,9 @@ def follow(builder, instruction, opcode, action, events, addresses):
     elif action == ANNOUNCE:
         compute(builder, instruction, opcode, opcode.pipe, events)
         announce(builder, instruction, events)
+    elif action == EXPECT:
+        compute(builder, instruction, opcode, opcode.pipe, events)
+        expect(builder, instruction)
     else:
         return False
     return True

@@ -29,7 +29,7 @@ class Pipeline(NamedTuple):
     """stages: of the ring. steps: tiles of a workgroup. consumers: warps.
 
     outside: ranks whose slice lies outside the tensor. late: rank whose producer starts late. early: copies
-    are announced after they are started.
+    are announced after they are started. apart: announced without an arrival, which follows.
     """
 
     shape: tuple = (2, 1, 1)
@@ -39,6 +39,7 @@ class Pipeline(NamedTuple):
     outside: tuple = ()
     late: int = -1
     early: bool = False
+    apart: bool = False
 
     @property
     def size(self):
@@ -75,10 +76,12 @@ def warps_of(pipe, rank):
         stage, turn = step % pipe.stages, step // pipe.stages
         full, empty = shared(rank, FULL + 8 * stage), shared(rank, EMPTY + 8 * stage)
         producer.append(sync("PHASECHK.TRANS64.TRYWAIT", 0xFFFFFFFF, empty, f"{(turn + 1 & 1) << 31:x}"))
-        announced = [sync("ARRIVE.TRANS64", 1, full, f"{BOX_BYTES * (pipe.size + 1):x}")]
+        kind = ".RED.A0TR" if pipe.apart else ""
+        announced = [sync(f"ARRIVE.TRANS64{kind}", 1, full, f"{BOX_BYTES * (pipe.size + 1):x}")]
         loads = [load(pipe, rank, stage, (step * pipe.size + rank) * 2, everybody if pipe.size > 1 else 0)]
         loads.append(load(pipe, rank, stage, (step * pipe.size + rank) * 2 + 1, 0))
         producer += [*loads, *announced] if pipe.early else [*announced, *loads]
+        producer += [sync("ARRIVE.TRANS64.RED.A1T0", 1, full, "1")] * pipe.apart
         consumer.append(sync("PHASECHK.TRANS64.TRYWAIT", 0xFFFFFFFF, full, f"{(turn & 1) << 31:x}"))
         consumer.append("0038 ffffffff 1 R24 HGMMA.64x64x16.F32 1 R24 1 0 0 0 NoVal ")
         consumer.append(sync("ARRIVE.TRANS64.RED.A1T0", everybody, shared(0, EMPTY + 8 * stage), "1", 1 << 24))
@@ -127,6 +130,7 @@ PIPELINES = [
     Pipeline(shape=(1, 1, 2), stages=7, steps=9),
     Pipeline(outside=(1,)),
     Pipeline(early=True, outside=(0,)),
+    Pipeline(shape=(1, 2, 1), apart=True),
     Pipeline(shape=(16, 1, 1), steps=3, consumers=1),
     Pipeline(shape=(1, 1, 1)),
 ]

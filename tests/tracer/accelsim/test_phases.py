@@ -19,7 +19,8 @@ from traces.schema import ARRIVE_ONLY, EVENT, MAX_WARPS, NO_SLOT, PHASE_ARRIVE, 
 class Pipeline(NamedTuple):
     """stages: of the ring. steps: tiles of a workgroup. consumers: warps. lanes: of a consumer that arrive.
 
-    early: loads that the producer starts before it announces them, as kernels of DeepGEMM do.
+    early: loads that the producer starts before it announces them, as kernels of DeepGEMM do. apart: it announces
+    without an arrival, which follows.
     """
 
     stages: int = 2
@@ -29,6 +30,7 @@ class Pipeline(NamedTuple):
     loads: int = 1
     outside_bytes: int = 0
     early: int = 0
+    apart: bool = False
 
     @property
     def bytes(self):
@@ -72,7 +74,11 @@ def warps_of(pipe):
         stage, turn = step % pipe.stages, step // pipe.stages
         loads = [load(FULL + 8 * stage, step * pipe.loads + k, pipe.outside_bytes) for k in range(pipe.loads)]
         producer += [wait(EMPTY + 8 * stage, turn + 1 & 1), *loads[: pipe.early]]
-        producer += [announce(FULL + 8 * stage, pipe.bytes), *loads[pipe.early :]]
+        if pipe.apart:
+            expected = announce(FULL + 8 * stage, pipe.bytes).replace("TRANS64", "TRANS64.RED.A0TR")
+            producer += [expected, *loads[pipe.early :], arrive(FULL + 8 * stage)]
+        else:
+            producer += [announce(FULL + 8 * stage, pipe.bytes), *loads[pipe.early :]]
         consumer += [wait(FULL + 8 * stage, turn & 1), "0038 ffffffff 1 R24 HGMMA.64x64x16.F32 1 R24 1 0 0 0 NoVal "]
         consumer += [arrive(EMPTY + 8 * stage, pipe.lanes)]
     return [[*first, barrier, EXIT], [*producer, EXIT], *[[*consumer, EXIT]] * pipe.consumers]
@@ -92,6 +98,7 @@ PIPELINES = [
     Pipeline(stages=4, steps=9, consumers=4),
     Pipeline(stages=3, steps=7, lanes=32, loads=2, early=2),
     Pipeline(stages=2, loads=3, early=1),
+    Pipeline(stages=2, loads=2, early=1, apart=True),
     Pipeline(stages=16, steps=20, loads=2, consumers=1),
     Pipeline(outside_bytes=128),
 ]
@@ -163,7 +170,7 @@ def test_rows_that_are_too_far_apart_for_a_box_are_several(tmp_path):
     assert set(boxes["work"]) == {1} and set(boxes["stride"]) == {ROW_BYTES}
 
 
-@pytest.mark.parametrize("pipe", PIPELINES[:6])
+@pytest.mark.parametrize("pipe", PIPELINES[:7])
 def test_consumers_wait_for_the_copies_of_the_producer(tmp_path, pipe):
     """Traffic is that of the boxes. Each turn of the ring takes the latency of a copy."""
     warps = warps_of(pipe)
@@ -210,6 +217,9 @@ NO_VALUES, OUTSIDE, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "other work
         ([*warps_of(Pipeline())[:3], [load(FULL, 9), EXIT]], STANDS_STILL),
         (changed(f"1 {256:x} ", f"1 {128:x} ", Pipeline(early=1)), STANDS_STILL),
         (changed(f"1 {256:x} ", f"1 {512:x} ", Pipeline(early=1)), STANDS_STILL),
+        (changed(f"1 {256:x} ", f"1 {128:x} ", Pipeline(apart=True)), STANDS_STILL),
+        (changed(f"1 {256:x} ", f"1 {512:x} ", Pipeline(apart=True)), STANDS_STILL),
+        (changed("Val 1 0 1 0 1 100 ", "NoVal ", Pipeline(apart=True), warp=1), NO_VALUES),
         ([[init(0x700, 5000), arrive(0x700), *warps_of(Pipeline())[0]], *warps_of(Pipeline())[1:]], UNUSUAL),
         (
             [*warps_of(Pipeline())[:3], [*warps_of(Pipeline())[3][:-1], arrive(EMPTY, kind="ART0")[:-2] + "0 ", EXIT]],
