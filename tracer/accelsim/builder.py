@@ -1,5 +1,6 @@
 """Build the events of the workgroups of a cluster from their instructions."""
 
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from tracer.accelsim.phases import (
 )
 from tracer.accelsim.problems import Problems
 from tracer.accelsim.warp import build_workgroup
-from traces.schema import EVENT, MAX_WARPS, NO_SLOT, PLAIN_STRIDE, Kind
+from traces.schema import EVENT, MAX_WARPS
 from traces.source import Workgroup
 
 NO_PHASES = "transaction barriers that are not followed, so warps wait for their own copies only"
@@ -35,6 +36,7 @@ class Member(NamedTuple):
     """A workgroup as it was read."""
 
     index: int  # type: ignore[assignment]  # linear index in the grid
+    rank: int  # in its cluster
     where: str
     tables: Tables  # the rows in use
 
@@ -43,45 +45,39 @@ class Member(NamedTuple):
         return len(self.tables.warps)
 
 
-def idle_workgroup(index: int) -> Workgroup:
-    """A workgroup that does nothing, in the place of one that is missing in a cluster."""
-    event = np.zeros(1, EVENT)
-    event["kind"], event["slot"], event["inner"] = Kind.EXIT, NO_SLOT, PLAIN_STRIDE
-    return Workgroup(index, np.zeros(1, np.uint16), np.array([0, 1]), event, np.zeros(0, np.uint64))
-
-
 class Builder:
     """Builds one cluster after the other. A workgroup without a cluster is a cluster of one."""
 
     def __init__(self, header: Header, problems: Problems, *, halve_copies: bool) -> None:
         """halve_copies: True if LDGSTS has two lines, of which the second counts."""
-        self._threads, self._problems = header.warps * LANES_PER_WARP, problems
+        self._cluster, self._problems = prod(header.cluster), problems
+        self._threads = self._cluster * header.warps * LANES_PER_WARP
         self._records = np.zeros(1, BUILDER)
         self.record = self._records[0]
         """BUILDER: state and counts."""
         self.record["shared_base"] = header.shared_base
         self.record["local_base"] = header.local_base
         self.record["halve_copies"] = halve_copies
+        self.record["cluster"] = self._cluster
         self._events = np.empty(0, EVENT)
 
-    def build(self, members: list[Member], opcodes: np.ndarray, *, whole: bool = True) -> list[Workgroup]:
+    def build(self, members: list[Member], opcodes: np.ndarray) -> list[Workgroup]:
         """Workgroups of a cluster, with the barriers of its members as far as they can be followed.
 
         Args:
-            members: in order of their ranks.
+            members: in order of their ranks. If some are missing, the others cannot wait for them.
             opcodes: OPCODE per opcode number.
-            whole: False = members are missing: the others cannot wait for them.
         """
         builder, where = self.record, members[0].where
         actions = opcodes["action"]
         transacts = bool((actions >= Action.PHASE_INIT).any())
-        meets = len(members) > 1 and whole and bool((actions == Action.CLUSTER_ARRIVE).any())
+        whole = len(members) == self._cluster
+        meets = self._cluster > 1 and whole and bool((actions == Action.CLUSTER_ARRIVE).any())
         more = 0
         if transacts:
             more = self._find_phases(members, opcodes) if whole else INCOMPLETE
             if more < 0:
                 self._warn_of_phases(where, more)
-        builder["cluster"] = len(members)
         builder["followed"], builder["meets"] = more > 0, meets
         workgroups = self._try(members, opcodes, more)
         if workgroups is None and more > 0:
@@ -104,10 +100,10 @@ class Builder:
         0: it has none.
         """
         builder, total = self.record, 0
-        start_phases(builder, len(members))
+        start_phases(builder)
         for find in (find_inits, find_uses, None, count_arrivals):
-            for rank, member in enumerate(members):
-                builder["rank"] = rank
+            for member in members:
+                builder["rank"] = member.rank
                 tables = member.tables
                 facts = (builder, tables.instructions, len(tables.instructions), opcodes)
                 if find is find_inits:
@@ -115,7 +111,7 @@ class Builder:
                 elif find is not None:
                     found = find(*facts, tables.addresses)
                 else:
-                    found = number_phases(builder, self._threads * len(members)) if rank == 0 else 0
+                    found = number_phases(builder, self._threads) if member.rank == 0 else 0
                 if found < 0:
                     return int(found)
                 total += int(found) if find is count_arrivals else 0
@@ -129,11 +125,11 @@ class Builder:
         builder["section"]["events"] = builder["failed"] = 0
         first_event = np.zeros((len(members), MAX_WARPS + 1), np.int64)
         warps = np.array([member.warps for member in members])
-        for rank, member in enumerate(members):
-            builder["rank"] = rank
+        for member, edges in zip(members, first_event, strict=True):
+            builder["rank"] = member.rank
             build_workgroup(
                 *(builder, member.tables, member.warps, len(member.tables.instructions), opcodes),
-                *(self._events, first_event[rank]),
+                *(self._events, edges),
             )
         follows = builder["followed"] or builder["meets"]
         if builder["failed"] or (follows and not dry_run(builder["dry"], first_event, warps, self._events)):
@@ -142,7 +138,7 @@ class Builder:
             return None
         if builder["followed"]:
             clear_told(self._events, builder["section"]["events"])
-        return [self._cut(member, first_event[rank]) for rank, member in enumerate(members)]
+        return [self._cut(member, edges) for member, edges in zip(members, first_event, strict=True)]
 
     def _make_room(self, members: list[Member], more: int) -> None:
         room = more

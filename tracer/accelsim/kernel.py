@@ -1,24 +1,20 @@
 """One kernel of an Accel-Sim trace as a KernelSource. It turns text into workgroups of events, one at a time."""
 
 import hashlib
-import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
-from tracer.accelsim.builder import Builder, Member, idle_workgroup
-from tracer.accelsim.clusters import SINGLE, Clusters, places, shape_of
+from tracer.accelsim.assembly import Assembly
+from tracer.accelsim.clusters import SINGLE, places, shape_of
 from tracer.accelsim.header import Header, parse_header
 from tracer.accelsim.instruction import (
     ACCELSIM_SOURCES,
-    INSTRUCTION,
     MEANING,
     SCAN,
-    WARP,
     Outcome,
     Tables,
     Trouble,
@@ -30,8 +26,6 @@ from tracer.accelsim.problems import BadData, Problems, TraceError
 from tracer.accelsim.scan import scan_lines
 from tracer.accelsim.stream import line_blocks, read_bytes
 from tracer.accelsim.tracez import HEADER_BYTES_MAX
-from tracer.workgroup_check import check_workgroup
-from traces.errors import UserError
 from traces.schema import MAX_CLUSTER
 from traces.source import KernelInfo, Workgroup
 
@@ -44,26 +38,6 @@ NO_CLUSTERS = "the size of its clusters cannot be told: its workgroups are taken
 GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
 LOST_BASE = "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out"
 MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
-
-
-class _Held(NamedTuple):
-    """A workgroup that waits for the others of its cluster."""
-
-    index: int  # type: ignore[assignment]
-    where: str
-    rows: list[bytes]  # of the tables
-    packed: bool  # they are compressed: if the others are a row of the grid later, many workgroups wait
-
-    @classmethod
-    def of(cls, member: Member, *, packed: bool) -> "_Held":
-        rows = [zlib.compress(table.tobytes(), 1) if packed else table.tobytes() for table in member.tables]
-        return cls(member.index, member.where, rows, packed)
-
-    def member(self) -> Member:
-        texts = [zlib.decompress(row) for row in self.rows] if self.packed else self.rows
-        types = (INSTRUCTION, WARP, np.dtype(np.uint64))
-        rows = [np.frombuffer(bytearray(text), kind) for text, kind in zip(texts, types, strict=True)]
-        return Member(self.index, self.where, Tables(*rows))
 
 
 class KernelReader:
@@ -88,12 +62,9 @@ class KernelReader:
         scan["block"] = -1
         scan["line"] = header.lines
         self._tables = new_tables()
-        self._builder = Builder(header, problems, halve_copies=halve_copies)
-        self._clusters = Clusters(header.grid, header.cluster)
-        self._waiting: dict[int, dict[int, _Held]] = {}
+        self._assembly = Assembly(header, problems, halve_copies=halve_copies)
         self._opcodes = OpcodeBook(header.architecture, problems)
         self._line_of: Callable[[int], int] = int
-        self._checks = False
         self._done = 0
         self._seen = np.zeros((min(header.workgroups, BLOCKS_KNOWN_MAX) + 7) // 8, np.uint8)
 
@@ -126,7 +97,7 @@ class KernelReader:
 
     def read_possible(self, blocks: Iterator[bytes]) -> Iterator[Workgroup]:
         """As `read`. A workgroup that cannot be simulated is damage: it is left out."""
-        self._checks = True
+        self._assembly.checks = True
         yield from self.read(blocks)
 
     def _sound(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -138,8 +109,7 @@ class KernelReader:
 
     def close(self) -> Iterator[Workgroup]:
         """Report thread blocks that are missing in the whole text. Yields the workgroups of clusters that miss some."""
-        for cluster in sorted(self._waiting):
-            yield from self._finish_cluster(cluster)
+        yield from self._assembly.rest(self._opcodes.records)
         missing = self._header.workgroups - self._done
         if missing > 0:
             where = self.where(int(self._scan[0]["line"]))
@@ -187,7 +157,7 @@ class KernelReader:
         scan["block"] = -1
 
     def _take(self, index: int, where: str) -> Iterator[Workgroup]:
-        """Take the workgroup in the tables. Yields its cluster, if it is the last one of it."""
+        """Take the workgroup in the tables. Yields what is complete with it."""
         scan, tables = self._scan[0], self._tables
         n_warps, n_instructions = int(scan["n_warps"]), int(scan["n_instructions"])
         if n_warps < self._header.warps:
@@ -195,46 +165,7 @@ class KernelReader:
             self._problems.warn("missing warp", where, text)
         self._opcodes.extend(scan, tables, self.where)
         rows = (tables.instructions[:n_instructions], tables.warps[:n_warps], tables.addresses[: scan["n_addresses"]])
-        member = Member(index, where, Tables(*rows))
-        if self._clusters.size == 1:
-            yield from self._built([member])
-            return
-        cluster, rank = self._clusters.place(index)
-        held = self._waiting.setdefault(cluster, {})
-        held[rank] = _Held.of(member, packed=len(self._waiting) > MAX_CLUSTER)
-        if len(held) == self._clusters.size:
-            yield from self._finish_cluster(cluster)
-
-    def _finish_cluster(self, cluster: int) -> Iterator[Workgroup]:
-        """Yield the workgroups of a cluster. Those that are missing do nothing."""
-        held = self._waiting.pop(cluster)
-        built = iter(
-            self._built([held[rank].member() for rank in sorted(held)], whole=len(held) == self._clusters.size)
-        )
-        for rank in range(self._clusters.size):
-            yield next(built) if rank in held else idle_workgroup(self._clusters.index(cluster, rank))
-
-    def _built(self, members: list[Member], *, whole: bool = True) -> list[Workgroup]:
-        """Workgroups of a cluster. If one cannot be simulated, that is damage, and the others do not wait for it."""
-        workgroups = self._builder.build(members, self._opcodes.records, whole=whole)
-        impossible = [self._impossible(*pair) for pair in zip(members, workgroups, strict=True)] if self._checks else []
-        if not any(impossible):
-            return workgroups
-        if self._clusters.size == 1:
-            return []
-        others = [member for member, is_bad in zip(members, impossible, strict=True) if not is_bad]
-        rest = iter(self._builder.build(others, self._opcodes.records, whole=False) if others else [])
-        return [idle_workgroup(member.index) if bad else next(rest)
-                for member, bad in zip(members, impossible, strict=True)]  # fmt: skip
-
-    def _impossible(self, member: Member, workgroup: Workgroup) -> bool:
-        """True for a workgroup that cannot be simulated, which is damage."""
-        try:
-            check_workgroup(self._header.info(), workgroup)
-        except UserError as error:
-            self._problems.damage("IMPOSSIBLE", member.where, str(error))
-            return True
-        return False
+        yield from self._assembly.take(index, where, Tables(*rows), self._opcodes.records)
 
     def _is_new(self, index: int, where: str) -> bool:
         """Record a thread block. A repeated thread block is damage."""
@@ -250,8 +181,8 @@ class KernelReader:
     def _report_oddities(self) -> None:
         """Report counts of unusual things in the text that was read."""
         for record, count, kind, text in (
-            (self._builder.record, "empty", "empty warp", "a warp has no instructions"),
-            (self._builder.record, "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
+            (self._assembly.builder.record, "empty", "empty warp", "a warp has no instructions"),
+            (self._assembly.builder.record, "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
             (self._scan[0], "extra_columns", "extra columns", "columns behind the known ones: ignored"),
             (self._scan[0], "gap_strides", "gap stride", GAP_STRIDE),
             (self._scan[0], "many_sources", "many sources", MANY_SOURCES),

@@ -110,9 +110,9 @@ def find_targets(builder, instruction, addresses):
 
 
 @compiled
-def start_phases(builder, cluster):
-    """Begin with a new cluster of this many workgroups."""
-    builder.cluster, builder.phase_count = cluster, 0
+def start_phases(builder):
+    """Begin with a new cluster."""
+    builder.phase_count = 0
     for number in range(PHASE_BARRIERS):
         phase = builder.phases[number]
         phase.unit = phase.shared = 0
