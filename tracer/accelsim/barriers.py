@@ -3,7 +3,7 @@
 import numpy as np
 
 from tracer.accelsim.instruction import NO_REGISTER, NO_VALUE
-from tracer.accelsim.issue import start_event
+from tracer.accelsim.issue import compute, start_event
 from tracer.accelsim.opcodes import Action
 from tracer.accelsim.phases import arrivals_of, find_phase, find_targets
 from tracer.accelsim.section import U4_MAX, next_event
@@ -62,14 +62,18 @@ def meet(builder, instruction, action, events):
     event = start_event(builder, instruction, action, events)
     event.space = CLUSTER_ARRIVE if action == MEET else CLUSTER_WAIT
     event.work = 0 if action == MEET else builder.meetings
+    event.slot = 0
 
 
 @compiled
-def arrive_at(builder, instruction, rank, number, arrivals, counted, events):
-    """Add arrivals at a transaction barrier of a workgroup: one event each. Returns the row of the first.
+def arrive_at(builder, instruction, ranks, number, arrivals, counted, events):
+    """Add arrivals at a transaction barrier of a set of workgroups: one event each. Returns the row of the first.
 
     counted: warp instructions of the first.
     """
+    rank = 0
+    while (ranks >> rank) & 1 == 0:
+        rank += 1
     event = start_event(builder, instruction, ARRIVE, events)
     row = builder.section.events - 1
     for k in range(arrivals):
@@ -81,35 +85,53 @@ def arrive_at(builder, instruction, rank, number, arrivals, counted, events):
         event.space = PHASE_ARRIVE
         event.slot = number
         event.work = builder.phases[number].arrivals[rank]
-        event.cycles = 0 if rank == builder.rank else 1 << rank
+        event.cycles = 0 if ranks == 1 << builder.rank else ranks
     return row
 
 
 @compiled
 def arrive_at_phases(builder, instruction, action, events, addresses):
     """Add the arrivals of an instruction that announces no bytes. They expect what was announced before, but not copied
-    by the warp: other workgroups bring it."""
-    for target in range(find_targets(builder, instruction, addresses)):
+    by the warp: other workgroups bring it. Equal arrivals at equal barriers are those of a set of workgroups."""
+    targets = find_targets(builder, instruction, addresses)
+    counted = 1
+    for target in range(targets):
+        if builder.target_lanes[target] == 0:  # in the set of an earlier one
+            continue
         number, rank = builder.target_number[target], builder.target_rank[target]
-        arrivals = builder.target_lanes[target] * arrivals_of(instruction, action) // builder.phases[number].unit
-        row = arrive_at(builder, instruction, rank, number, arrivals, target == 0, events)
+        lanes, expected_bytes = builder.target_lanes[target], 0
         if rank == builder.rank and builder.copied_bytes[number] < 0:
             builder.failed |= builder.cluster == 1
-            events[row].row_stride = -builder.copied_bytes[number]
-            builder.copied_bytes[number] = 0
+            expected_bytes, builder.copied_bytes[number] = -builder.copied_bytes[number], 0
+        ranks = 1 << rank
+        for other in range(target + 1, targets):
+            same = builder.target_number[other] == number and builder.target_lanes[other] == lanes
+            phase = builder.phases[number]
+            if same and expected_bytes == 0 and phase.arrivals[builder.target_rank[other]] == phase.arrivals[rank]:
+                ranks |= 1 << builder.target_rank[other]
+                builder.target_lanes[other] = 0
+        arrivals = lanes * arrivals_of(instruction, action) // builder.phases[number].unit
+        row = arrive_at(builder, instruction, ranks, number, arrivals, counted, events)
+        events[row].row_stride = expected_bytes
+        counted = 0
 
 
 @compiled
-def announce(builder, instruction, events):
-    """Keep an arrival that announces bytes until their copies are issued. Some may be issued already."""
+def announce(builder, instruction, opcode, events):
+    """Keep an arrival that announces bytes until their copies are issued. Some may be issued already; in a cluster all
+    are then."""
     number = find_phase(builder, instruction.barrier)
     lanes = active_lanes(np.uint64(instruction.mask))
     builder.announced = number
-    builder.announced_bytes = lanes * instruction.value
+    builder.announced_bytes = lanes * instruction.value - builder.copied_bytes[number]
     builder.announced_arrivals = lanes // builder.phases[number].unit
-    copied_bytes = builder.copied_bytes[number]
+    before = builder.copied_bytes[number] > 0 and builder.cluster > 1
     builder.copied_bytes[number] = 0
-    _keep_announcement(builder, instruction, copied_bytes, events)
+    if builder.announced_bytes == 0 or (before and builder.announced_bytes > 0):
+        _end_announcement(builder, instruction, 1, events)
+        return
+    compute(builder, instruction, opcode, opcode.pipe, events)
+    builder.failed |= builder.announced_bytes < 0
 
 
 @compiled
@@ -124,26 +146,22 @@ def count_copy(builder, instruction, events):
     """A copy is issued that brings its data to a barrier of the own workgroup."""
     number = find_phase(builder, instruction.barrier)
     if number == builder.announced:
-        _keep_announcement(builder, instruction, instruction.bytes, events)
+        builder.announced_bytes -= instruction.bytes
+        builder.failed |= builder.announced_bytes < 0
+        if builder.announced_bytes == 0:
+            _end_announcement(builder, instruction, 0, events)
     else:
         builder.copied_bytes[number] += instruction.bytes
 
 
 @compiled
-def _keep_announcement(builder, instruction, data_bytes, events):
-    """Announced bytes are copied. The arrival follows the last of their copies."""
-    builder.announced_bytes -= data_bytes
-    if builder.announced_bytes == 0:
-        _end_announcement(builder, instruction, events)
-    elif builder.announced_bytes < 0:
-        builder.failed = 1
+def _end_announcement(builder, instruction, counted, events):
+    """All copies of the warp that it has announced are issued. Other workgroups bring the other announced bytes.
 
-
-@compiled
-def _end_announcement(builder, instruction, events):
-    """All copies of the warp that it has announced are issued. Other workgroups bring the other announced bytes."""
+    counted: as `arrive_at`.
+    """
     arrivals = builder.announced_arrivals
-    row = arrive_at(builder, instruction, builder.rank, builder.announced, arrivals, 0, events)
+    row = arrive_at(builder, instruction, 1 << builder.rank, builder.announced, arrivals, counted, events)
     events[row].row_stride = builder.announced_bytes
     builder.announced = -1
 
@@ -158,7 +176,7 @@ def no_more_copies(builder, instruction, events):
         return
     wait = builder.board.wait
     builder.board.wait = np.uint64(0)
-    _end_announcement(builder, instruction, events)
+    _end_announcement(builder, instruction, 0, events)
     builder.board.wait = wait
 
 

@@ -14,6 +14,8 @@ from itertools import chain
 from math import prod
 from typing import NamedTuple
 
+from traces.errors import UserError
+
 Triple = tuple[int, int, int]
 SINGLE: Triple = (1, 1, 1)
 KEPT_BYTES = 512
@@ -77,10 +79,21 @@ class Clusters:
 
     def place(self, index: int) -> ClusterPlace:
         """Place of the workgroup with this linear index."""
-        x, y, z = index % self._grid[0], index // self._grid[0] % self._grid[1], index // self._grid[0] // self._grid[1]
+        x, y, z = self._axes(index)
         a, b, c = self._shape
         columns, rows = self._grid[0] // a, self._grid[1] // b
         return ClusterPlace(x // a + columns * (y // b + rows * (z // c)), x % a + a * (y % b + b * (z % c)))
+
+    def tell(self, index: int) -> tuple[Triple, Triple, int]:
+        """(cluster, place in it, rank) of the workgroup with this linear index, as a trace tells them."""
+        place = self._axes(index)
+        cluster = [a // b for a, b in zip(place, self._shape, strict=True)]
+        inside = [a % b for a, b in zip(place, self._shape, strict=True)]
+        return (cluster[0], cluster[1], cluster[2]), (inside[0], inside[1], inside[2]), self.place(index).rank
+
+    def _axes(self, index: int) -> Triple:
+        """Place in the grid."""
+        return index % self._grid[0], index // self._grid[0] % self._grid[1], index // self._grid[0] // self._grid[1]
 
     def index(self, cluster: int, rank: int) -> int:
         """Linear index of a workgroup of a cluster."""
@@ -90,3 +103,20 @@ class Clusters:
         y = cluster // columns % rows * b + rank // a % b
         z = cluster // columns // rows * c + rank // a // b
         return x + self._grid[0] * (y + self._grid[1] * z)
+
+
+def shape_among(grid: Triple, indices: list[int]) -> Triple:
+    """Shape of a cluster of workgroups with these linear indices, in order of rank.
+
+    Raises:
+        UserError: they are no box of the grid.
+    """
+    places = [(index % grid[0], index // grid[0] % grid[1], index // grid[0] // grid[1]) for index in indices]
+    x, y, z = (max(axis) - min(axis) + 1 for axis in zip(*places, strict=True)) if places else SINGLE
+    if all(size % part == 0 for size, part in zip(grid, (x, y, z), strict=True)):
+        clusters = Clusters(grid, (x, y, z))
+        first = clusters.place(indices[0]).cluster if indices else 0
+        if [clusters.index(first, rank) for rank in range(clusters.size)] == (indices or [0]):
+            return x, y, z
+    raise UserError(f"cluster: found workgroups {', '.join(map(str, indices))} of a grid of {grid[0]} x {grid[1]} x "
+                    f"{grid[2]}, allowed are those of a box of the grid, x first")  # fmt: skip

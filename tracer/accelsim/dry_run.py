@@ -165,21 +165,21 @@ def _copies(dry, rank, event, events):
 
 @compiled
 def _arrives(dry, rank, events, row):
-    """An arrival at a transaction barrier: the own one, or that of the workgroup in its set."""
+    """An arrival at a transaction barrier: the own one, or those of the workgroups in its set."""
     event = events[row]
-    other = rank
-    for k in range(dry.cluster):
-        if (np.int64(event.cycles) >> k) & 1 == 1:
-            other = k
-    phase = dry.members[other].phases[event.slot]
-    phase.arrived += 1
-    phase.arrivals = np.int64(event.work)
-    if event.row_stride > 0:
-        if phase.teller >= 0:
-            events[phase.teller].row_stride = 0
-        phase.missing += event.row_stride
-        phase.teller = row
-    _end_phase(phase, events)
+    ranks = np.int64(event.cycles) if event.cycles > 0 else 1 << rank
+    for other in range(dry.cluster):
+        if (ranks >> other) & 1 == 0:
+            continue
+        phase = dry.members[other].phases[event.slot]
+        phase.arrived += 1
+        phase.arrivals = np.int64(event.work)
+        if event.row_stride > 0:
+            if phase.teller >= 0:
+                events[phase.teller].row_stride = 0
+            phase.missing += event.row_stride
+            phase.teller = row
+        _end_phase(phase, events)
 
 
 @compiled

@@ -44,6 +44,8 @@ REGISTER_MAX = 255
 UNIFORM_ZERO = 63
 IMMEDIATE_VERSION = 5
 CACHE_MAX = int(max(Cache))
+NOTE_BYTES = 32
+"""Longest note."""
 NOTE, VALUES = np.frombuffer(b"T3", np.uint8), np.frombuffer(b"Val ", np.uint8)
 
 BAD_PREFIX, BAD_PC, BAD_MASK = -int(Trouble.BAD_PREFIX), -int(Trouble.BAD_PC), -int(Trouble.BAD_MASK)
@@ -126,7 +128,7 @@ def read_registers(data, pos, end, instruction, scan, is_source):
 
 @compiled
 def read_note(data, pos, end, instruction):
-    """Read a note `T3 slot wait cache`. The writer adds it if registers cannot express the event."""
+    """Read a note `T3 slot wait cache`. The writer adds it if registers cannot express the event, last in the line."""
     slot, pos = read_decimal(data, pos, end)
     wait, cache = 0, 0
     if pos >= 0:
@@ -141,6 +143,14 @@ def read_note(data, pos, end, instruction):
     instruction.note_wait = np.uint64(wait)
     instruction.note_cache = cache
     return pos
+
+
+@compiled
+def find_note(data, pos, end):
+    """Position behind the beginning of a note between pos and end, -1 if there is none."""
+    while pos < end and data[pos] != LETTER_T:
+        pos += 1
+    return read_after(data, pos, end, NOTE)
 
 
 @compiled
@@ -190,7 +200,9 @@ def read_tail(data, pos, end, instruction, scan, wanted, registers):
         if after >= 0:
             instruction.imm2, pos = max(second, 0), after
     if scan.version > IMMEDIATE_VERSION:
-        return read_values(data, pos, end, instruction, wanted, registers)
+        after = read_values(data, pos, end, instruction, wanted, registers)
+        note = find_note(data, max(pos, end - NOTE_BYTES), end)
+        return read_note(data, note, end, instruction) if after >= 0 and note >= 0 else after
     pos = skip_blanks(data, pos, end)
     if pos >= end:
         return pos

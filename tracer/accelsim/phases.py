@@ -222,20 +222,24 @@ def _use_own(builder, instruction, action):
 
 @compiled
 def number_phases(builder, threads):
-    """Give barriers that other workgroups signal the first numbers, and count arrivals in units. Writes: builder.
+    """Give barriers that other workgroups signal numbers that they can signal, and count arrivals in units.
+
+    Writes: builder.
 
     Args:
         threads: of the cluster.
 
     Returns: as `find_inits`.
     """
-    shared = 0
-    for number in range(builder.phase_count):
-        if builder.phases[number].shared:
-            _exchange(builder.phases, number, shared)
-            shared += 1
-    if shared > BARRIERS:
-        return UNUSUAL
+    free = 0
+    for number in range(BARRIERS, builder.phase_count):
+        if not builder.phases[number].shared:
+            continue
+        while free < BARRIERS and builder.phases[free].shared:
+            free += 1
+        if free == BARRIERS:
+            return UNUSUAL
+        _exchange(builder.phases, number, free)
     for number in range(builder.phase_count):
         phase = builder.phases[number]
         for rank in range(builder.cluster):

@@ -259,8 +259,7 @@ def follow(builder, instruction, opcode, action, events, addresses):
     elif action in (ARRIVE_ONCE, ARRIVE_COUNT):
         arrive_at_phases(builder, instruction, action, events, addresses)
     elif action == ANNOUNCE:
-        compute(builder, instruction, opcode, opcode.pipe, events)
-        announce(builder, instruction, events)
+        announce(builder, instruction, opcode, events)
     elif action == EXPECT:
         compute(builder, instruction, opcode, opcode.pipe, events)
         expect(builder, instruction)

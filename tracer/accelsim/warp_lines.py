@@ -43,6 +43,7 @@ TENSOR_BY_MACS = {
     4096: "HMMA.16816.F32.TF32",
 }  # fmt: skip
 TENSOR_DEFAULT = "HMMA.16816.F32"
+HELPER_NOTE, REPEAT_NOTE = f"T3 {HELPER} 0x0 0 ", f"T3 {REPEAT} 0x0 0 "
 PC_STEP = 16
 ALL_LANES = (1 << 32) - 1
 PC_MASK = (1 << 32) - 1
@@ -152,13 +153,6 @@ class WarpLines:
         kind, wait = Kind(event.kind), event.wait
         if event.mask >> 32:
             raise UserError(f"mask: found {event.mask:#x}, an Accel-Sim trace has 32 lanes per warp")
-        if kind == Kind.BULK:
-            raise UserError("kind: found a bulk copy (9), an Accel-Sim trace does not tell its box, size and barrier")
-        if kind == Kind.BARRIER and event.space > ARRIVE_ONLY:
-            raise UserError(
-                f"space of a barrier: found {event.space}, an Accel-Sim trace has no transaction barriers and no "
-                "barriers of clusters"
-            )
         if kind != Kind.WAIT:
             self._wait_for_copies(event, wait)
         if kind == Kind.WAIT:
@@ -191,14 +185,14 @@ class WarpLines:
 
     def _repeat(self, event: Row, opcode: str, memory: str) -> None:
         """Write the further instructions of a memory event. Only shared accesses repeat the access."""
-        note = f"T3 {REPEAT} 0x0 0 " if self._noted else ""
+        end = self._end(0, REPEAT_NOTE if self._noted else "")
         line = f"{event.pc:04x} {event.mask:08x} "
         if event.space == Space.SHARED:
             sources = [ADDRESS_REGISTER] * SOURCES_LEAST[Kind(event.kind)]
             target = "1 R255" if event.kind in (Kind.LOAD, Kind.ATOMIC) else "0"
-            line += f"{target} {opcode} {len(sources)} {' '.join(sources)} {memory} 0 {note}"
+            line += f"{target} {opcode} {len(sources)} {' '.join(sources)} {memory} {end}"
         else:
-            line += f"0 {WORK[Pipe.ALU]} 0 0 0 {note}"
+            line += f"0 {WORK[Pipe.ALU]} 0 0 {end}"
         self.lines += [line] * (event.count - 1)
 
     def _compute(self, event: Row, wait: int) -> None:
@@ -213,7 +207,7 @@ class WarpLines:
             self._line(event, result if count == 1 else "", opcode, sources, "0", 0)
         for k in range(1, count):
             address = (event.pc + PC_STEP * k) & PC_MASK
-            self.lines.append(f"{address:04x} {mask} {last if k == count - 1 else 0} {opcode} 0 0 0 ")
+            self.lines.append(f"{address:04x} {mask} {last if k == count - 1 else 0} {opcode} 0 0 {self._end(0, '')}")
 
     def _wait(self, event: Row, wait: int) -> None:
         """Write a WAIT event. A WAIT for nothing closes the copy group."""
@@ -255,8 +249,8 @@ class WarpLines:
         self._open = None
 
     def _helper(self, event: Row, opcode: str, imm: int) -> None:
-        note = f"T3 {HELPER} 0x0 0 " if self._noted else ""
-        self.lines.append(f"{event.pc:04x} ffffffff 0 {opcode} 0 0 {imm} {note}")
+        end = self._end(imm, HELPER_NOTE if self._noted else "")
+        self.lines.append(f"{event.pc:04x} ffffffff 0 {opcode} 0 0 {end}")
 
     def _destination(self, slot: int) -> str:
         """Register into which a result for `slot` is written."""
@@ -286,7 +280,12 @@ class WarpLines:
 
     def _line(self, event: Row, destination: str, opcode: str, sources: Sequence[str], memory: str, imm: int) -> None:
         parts = [f"{event.pc:04x} {self._lanes(event):08x}", f"1 {destination}" if destination else "0", opcode]
-        parts += [str(len(sources)), *sources, memory, str(imm)]
-        if self._noted:
-            parts.append(f"T3 {event.slot} {event.wait:#x} {event.cache}")
-        self.lines.append(" ".join(parts) + " ")
+        parts += [str(len(sources)), *sources, memory, self._end(imm, self._note(event))]
+        self.lines.append(" ".join(parts))
+
+    def _note(self, event: Row) -> str:
+        return f"T3 {event.slot} {event.wait:#x} {event.cache} " if self._noted else ""
+
+    def _end(self, imm: int, note: str) -> str:
+        """What stands behind the memory columns."""
+        return f"{imm} {note}"

@@ -1,4 +1,7 @@
-"""Write any trace as Accel-Sim text of tracer version 5: kernelslist.g and one .traceg (or .traceg.xz) per kernel.
+"""Write any trace as Accel-Sim text: kernelslist.g and one .traceg (or .traceg.xz) per kernel.
+
+The text is that of tracer version 5, which all versions of Accel-Sim read. Kernels with clusters, bulk copies or
+transaction barriers have version 6, that of Accel-Sim 2.0, with values of registers (tracer.accelsim.hopper_lines).
 
 The writer reads every workgroup back and compares it. If plain SASS does not give the same events, it writes the
 workgroup with notes (tracer.accelsim.warp_lines).
@@ -10,24 +13,27 @@ work. Its `cycles` follow from the opcodes that were written for it.
 import lzma
 import os
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from tracer.accelsim.clusters import Clusters, shape_among
 from tracer.accelsim.header import LANES_PER_WARP, parse_header
+from tracer.accelsim.hopper_lines import hopper_body, needs_hopper
 from tracer.accelsim.kernel import KernelReader
 from tracer.accelsim.problems import Problems
 from tracer.accelsim.warp_lines import WarpLines, lane_addresses, rows_of
 from tracer.workgroup_check import checked_workgroups
 from traces.errors import UserError
 from traces.output import replacing
-from traces.schema import Kind
+from traces.schema import ARRIVE_ONLY, Kind
 from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, Workgroup
 from traces.write import Progress
 
-ARCHITECTURE = 80
-"""Binary version of a kernel without one: the first version with LDGSTS."""
+ARCHITECTURE, HOPPER = 80, 90
+"""Binary version of a kernel without one: the first version with LDGSTS; with clusters, bulk copies, ..."""
 SHARED_BASE, LOCAL_BASE = 0x7F0000000000, 0x7EFFFF000000
 """Windows of generic accesses if the trace has none. The writer makes no generic accesses."""
 HEADER = """-kernel name = {name}
@@ -41,7 +47,7 @@ HEADER = """-kernel name = {name}
 -shmem base_addr = 0x{shared_base:016x}
 -local mem base_addr = 0x{local_base:016x}
 -nvbit version = {nvbit}
--accelsim tracer version = 5
+-accelsim tracer version = {version}
 -enable lineinfo = 0
 
 #traces format = [line_num] PC mask dest_num [reg_dests] opcode src_num [reg_srcs] mem_width [address] immediate
@@ -49,6 +55,12 @@ HEADER = """-kernel name = {name}
 """
 COMPARED = ("kind", "space", "cache", "pipe", "width_bytes", "slot", "pc", "wait", "count")
 """Columns that must be equal. Addresses are compared lane by lane, masks only if they are given."""
+
+
+COMPARED_BARRIER = ("work", "cycles", "row_stride")
+"""... of barriers that are not those of a workgroup, and of bulk copies."""
+COMPARED_BULK = ("inner", "stride", "base")
+"""... of bulk copies."""
 
 
 @dataclass
@@ -63,8 +75,8 @@ class ExportSummary:
     text_bytes: int = 0
 
 
-def header_text(info: KernelInfo, number: int) -> str:
-    """Header of a kernel's file."""
+def header_text(info: KernelInfo, number: int, version: int) -> str:
+    """Header of a kernel's file. version: of the tracer, 5 or 6."""
     attributes = info.attributes
     architecture = str(attributes.get("architecture", "")).removeprefix("sm_")
     return HEADER.format(
@@ -74,7 +86,8 @@ def header_text(info: KernelInfo, number: int) -> str:
         block=info.block,
         shared_bytes=info.shared_bytes,
         registers=info.registers,
-        architecture=architecture if architecture.isdigit() else ARCHITECTURE,
+        architecture=architecture if architecture.isdigit() else (ARCHITECTURE if version == 5 else HOPPER),
+        version=version,
         stream=info.stream,
         shared_base=int(attributes.get("shared_base") or SHARED_BASE),
         local_base=int(attributes.get("local_base") or LOCAL_BASE),
@@ -83,17 +96,34 @@ def header_text(info: KernelInfo, number: int) -> str:
 
 
 def workgroup_text(info: KernelInfo, workgroup: Workgroup, noted: bool) -> str:
-    """Text of one workgroup. Every warp ends with EXIT."""
-    x, rest = workgroup.index % info.grid[0], workgroup.index // info.grid[0]
-    parts = [f"\n#BEGIN_TB\n\nthread block = {x},{rest % info.grid[1]},{rest // info.grid[1]}\n"]
-    for position, warp in enumerate(workgroup.warp):
+    """Text of one workgroup of version 5. Every warp ends with EXIT."""
+    body = []
+    for position, warp in enumerate(workgroup.warp.tolist()):
         lines = WarpLines(workgroup.addresses, noted)
         events = workgroup.events[workgroup.first_event[position] : workgroup.first_event[position + 1]]
         for event in rows_of(events):
             lines.add(event)
         if not len(events) or events[-1]["kind"] != Kind.EXIT:
             lines.lines.append(f"{0:04x} ffffffff 0 EXIT 0 0 0 ")
-        parts.append(f"\nwarp = {int(warp)}\ninsts = {len(lines.lines)}\n" + "\n".join(lines.lines) + "\n")
+        body.append((warp, lines.lines))
+    return block_text(info, workgroup.index, "", body)
+
+
+def cluster_text(info: KernelInfo, clusters: Clusters, workgroups: list[Workgroup]) -> str:
+    """Text of the workgroups of a cluster, of version 6."""
+    parts = []
+    for workgroup, body in zip(workgroups, hopper_body(workgroups), strict=True):
+        cluster, place, rank = clusters.tell(workgroup.index)
+        lines = "cluster id = {},{},{}\ncluster cta = {},{},{}\ncluster rank = {}\n".format(*cluster, *place, rank)
+        parts.append(block_text(info, workgroup.index, lines, body))
+    return "".join(parts)
+
+
+def block_text(info: KernelInfo, index: int, place: str, body: list[tuple[int, list[str]]]) -> str:
+    """Text of a thread block. place: lines that tell its cluster. body: (warp, its lines)."""
+    x, rest = index % info.grid[0], index // info.grid[0]
+    parts = [f"\n#BEGIN_TB\n\nthread block = {x},{rest % info.grid[1]},{rest // info.grid[1]}\n{place}"]
+    parts += [f"\nwarp = {warp}\ninsts = {len(lines)}\n" + "\n".join(lines) + "\n" for warp, lines in body]
     return "".join(parts) + "\n#END_TB\n"
 
 
@@ -104,6 +134,11 @@ def same_events(left: Workgroup, right: Workgroup) -> bool:
     if not all(np.array_equal(left.events[name], right.events[name]) for name in COMPARED):
         return False
     memory = left.events["kind"] <= Kind.ASYNC_COPY
+    bulk = left.events["kind"] == Kind.BULK
+    hopper = bulk | ((left.events["kind"] == Kind.BARRIER) & (left.events["space"] > ARRIVE_ONLY))
+    for chosen, names in ((hopper, COMPARED_BARRIER), (bulk, COMPARED_BULK)):
+        if not all(np.array_equal(left.events[name][chosen], right.events[name][chosen]) for name in names):
+            return False
     stated = memory | (left.events["mask"] != 0)
     if not np.array_equal(left.events["mask"][stated], right.events["mask"][stated]):
         return False
@@ -119,49 +154,65 @@ def same_events(left: Workgroup, right: Workgroup) -> bool:
 class _KernelFile:
     """Writes the text of one kernel."""
 
-    def __init__(self, path: Path, info: KernelInfo, number: int, summary: ExportSummary) -> None:
+    def __init__(
+        self, path: Path, info: KernelInfo, first: list[Workgroup], number: int, summary: ExportSummary
+    ) -> None:
+        """first: workgroups of the first cluster. They tell the version of the file."""
         if info.lanes_per_warp != LANES_PER_WARP:
             raise UserError(
                 f"kernel {number} ({info.name}): {info.lanes_per_warp} lanes per warp, "
                 f"an Accel-Sim trace has {LANES_PER_WARP}"
             )
-        if info.cluster > 1:
-            raise UserError(
-                f"kernel {number} ({info.name}): found clusters of {info.cluster} workgroups, an Accel-Sim trace has "
-                "none"
-            )
         self._info, self._summary = info, summary
-        self.header_text = header_text(info, number)
+        hopper = info.cluster > 1 or any(needs_hopper(workgroup.events) for workgroup in first)
+        self.version = 6 if hopper else 5
+        self.header_text = header_text(info, number, self.version)
         lines = self.header_text[: self.header_text.index("\n#")].split("\n")
         header = parse_header(path, lines, Problems())
+        header.cluster = shape_among(header.grid, [workgroup.index for workgroup in first])
+        self._clusters = Clusters(header.grid, header.cluster)
         self._readers = [KernelReader(header, Problems(), ids=False, prefix=0) for _ in range(2)]
 
-    def body(self, workgroup: Workgroup) -> str:
-        """Text of a workgroup, with notes if they are needed."""
-        self._summary.workgroups += 1
-        text = workgroup_text(self._info, workgroup, noted=False)
-        if self._comes_back(0, workgroup, text):
-            return text
-        text = workgroup_text(self._info, workgroup, noted=True)
-        self._summary.noted_workgroups += 1
-        self._summary.changed_workgroups += not self._comes_back(1, workgroup, text)
+    def body(self, workgroups: list[Workgroup]) -> str:
+        """Text of the workgroups of a cluster, with notes if they are needed."""
+        self._summary.workgroups += len(workgroups)
+        if self.version == 5:
+            (workgroup,) = workgroups
+            if needs_hopper(workgroup.events):
+                raise UserError(
+                    f"kernel {self._info.name}, workgroup {workgroup.index}: found bulk copies or transaction "
+                    "barriers, allowed only if the first workgroup has some too: it tells the version of the file"
+                )
+            text = workgroup_text(self._info, workgroup, noted=False)
+            if self._comes_back(0, workgroups, text):
+                return text
+            text = workgroup_text(self._info, workgroup, noted=True)
+        else:
+            text = cluster_text(self._info, self._clusters, workgroups)
+        self._summary.noted_workgroups += len(workgroups)
+        self._summary.changed_workgroups += len(workgroups) * (not self._comes_back(1, workgroups, text))
         return text
 
-    def _comes_back(self, reader: int, workgroup: Workgroup, text: str) -> bool:
+    def _comes_back(self, reader: int, workgroups: list[Workgroup], text: str) -> bool:
         """True if the text gives the same events. Each reader reads a workgroup once."""
-        (workgroup_read,) = self._readers[reader].read(iter([text.encode()]))
-        return same_events(workgroup, workgroup_read)
+        read = list(self._readers[reader].read(iter([text.encode()])))
+        return len(read) == len(workgroups) and all(map(same_events, workgroups, read))
 
 
 def _write_kernel(path: Path, kernel: KernelSource, number: int, summary: ExportSummary, progress: Progress | None,
                   ) -> None:  # fmt: skip
-    text = _KernelFile(path, kernel.info, number, summary)
+    workgroups = checked_workgroups(kernel)
+    together = list(islice(workgroups, kernel.info.cluster))
+    text = _KernelFile(path, kernel.info, together, number, summary)
+    done = 0
     with replacing(path) as temporary, _open_text(temporary, path) as file:
         summary.text_bytes += file.write(text.header_text.encode())
-        for done, workgroup in enumerate(checked_workgroups(kernel), 1):
-            summary.text_bytes += file.write(text.body(workgroup).encode())
+        while together:
+            summary.text_bytes += file.write(text.body(together).encode())
+            done += len(together)
             if progress is not None:
                 progress(number - 1, kernel.info, done)
+            together = list(islice(workgroups, kernel.info.cluster))
     summary.kernels += 1
 
 

@@ -161,7 +161,7 @@ def test_copies_and_arrivals_name_the_workgroups_that_are_meant(tmp_path, pipe):
         assert arrivals["row_stride"].tolist() == [brought] * pipe.steps
         for consumer in consumers:
             told = consumer[(consumer["kind"] == Kind.BARRIER) & (consumer["space"] == PHASE_ARRIVE)]
-            assert told["cycles"].tolist() == [0 if k == rank else 1 << k for k in range(pipe.size)] * pipe.steps
+            assert told["cycles"].tolist() == [everybody * (pipe.size > 1)] * pipe.steps
             assert set(told["work"]) == {pipe.size * pipe.consumers}
         for warp in (producer, *consumers):
             meets = warp[(warp["kind"] == Kind.BARRIER) & (warp["space"] >= CLUSTER_ARRIVE)]
@@ -273,7 +273,7 @@ def test_other_workgroups_can_signal_sixteen_barriers(tmp_path):
     assert len(problems) == 1 and "unusual" in problems[0]
 
 
-def test_barriers_that_others_signal_have_the_first_numbers(tmp_path):
+def test_barriers_that_others_signal_have_numbers_below_sixteen(tmp_path):
     """Twelve barriers of each workgroup are made before those of the pipeline, and one is used."""
 
     def change(rank, warps):
@@ -287,9 +287,8 @@ def test_barriers_that_others_signal_have_the_first_numbers(tmp_path):
     workgroups, problems = read_cluster(tmp_path, pipe, change=change)
     assert problems == []
     for maker, producer, *_ in workgroups:
-        assert sorted({number for number, _ in waits_of(producer)}) == list(range(7, 14))
-        ((number, phase),) = waits_of(maker)
-        assert number > 13 and phase == 1
+        assert len({number for number, _ in waits_of(producer)} & set(range(16))) == 7
+        assert [phase for _, phase in waits_of(maker)] == [1]
     result = t3sim.run(write(tmp_path, text_of(*trace(pipe, change=change))), machine="h100_sxm")
     assert int(result.frame("bulk")["copies"].sum()) == 2 * 2 * pipe.steps
 

@@ -6,16 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import t3sim
 from tests.support.accelsim_texts import kernel_text, write
-from tests.support.programs import kernel, phase_arrive
+from tests.support.programs import barrier, bulk, kernel, phase_arrive, remote
 from tests.support.random_instructions import random_actions
-from tests.support.trace_samples import ListSource, random_kernel
+from tests.support.trace_samples import ListKernel, ListSource, random_kernel
 from tracer.accelsim.reader import open_accelsim
 from tracer.accelsim.writer import export_accelsim, same_events
-from tracer.gemm.source import Copy, GemmKernel, GemmProblem, GemmSource
+from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
-from traces.schema import Kind
+from traces.schema import Bulk, Kind
 from traces.source import Prefill
 
 LINE = re.compile(
@@ -130,14 +131,88 @@ def test_refusals(tmp_path):
     with pytest.raises(UserError, match="64 lanes per warp, an Accel-Sim trace has 32"):
         export_accelsim(CommandSequence([wide]), tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
-    bulk = GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK)
-    clustered = GemmSource(GemmProblem(128, 128, 64), replace(bulk, cluster_m=2))
-    with pytest.raises(UserError, match="found clusters of 2 workgroups, an Accel-Sim trace has none"):
-        export_accelsim(CommandSequence([clustered]), tmp_path / "out")
-    with pytest.raises(UserError, match=r"found a bulk copy .* does not tell its box"):
-        export_accelsim(CommandSequence([GemmSource(GemmProblem(128, 128, 64), bulk)]), tmp_path / "bulk")
-    with pytest.raises(UserError, match="has no transaction barriers"):
-        export_accelsim(CommandSequence([kernel([[[phase_arrive(0)]]])]), tmp_path / "phases")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot make the folder"):
         export_accelsim(CommandSequence([GEMMS[0]]), tmp_path / "file")
+
+
+HOPPER = [
+    (GemmProblem(500, 256, 200), GemmKernel(128, 128, 64, 4, 1, 4, copy=Copy.PRODUCER, warpgroup=4)),
+    (GemmProblem(512, 256, 256), GemmKernel(128, 128, 64, 4, 1, 4, copy=Copy.PRODUCER, warpgroup=4, cluster_m=2)),
+    (GemmProblem(256, 256, 200), GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK, cluster_m=2, cluster_n=2)),
+    (GemmProblem(256, 256, 200), GemmKernel(64, 64, 32, 2, 2, 8, copy=Copy.BULK, cluster_n=2, persistent=4)),
+]
+HOPPER_LINE = re.compile(
+    r"[0-9a-f]{4,8} [0-9a-f]{8} (0|1 R\d+) (?P<opcode>[A-Z][A-Za-z0-9_.]+) ([0-4])((?: R\d+)*) "
+    r"(0|\d+ 1 0x[0-9a-f]+ -?\d+|\d+ 0( 0x[0-9a-f]+)+|\d+ 2 0x[0-9a-f]+( -?\d+)*"
+    r"|\d+ 0x[0-9a-f]{8} (0|1 0x[0-9a-f]{4}) \d+ 0 4 0x[0-9a-f]+ \d+( \d+)*) "
+    r"\d+ \d+ (NoVal|Val 1 0 1 [0-9a-f]+) (T3 \d+ 0x[0-9a-f]+ \d )?"
+)
+
+
+@pytest.mark.parametrize(("problem", "shape"), HOPPER)
+def test_gemms_of_hopper_come_back(tmp_path, problem, shape):
+    """Every event, the clusters, and so the time on the machine."""
+    source = CommandSequence([GemmSource(problem, shape)])
+    summary = export_accelsim(source, tmp_path)
+    assert summary.changed_workgroups == 0
+    same(source, open_accelsim(tmp_path))
+    text = (tmp_path / "kernel-1.traceg").read_text()
+    assert "-accelsim tracer version = 6\n" in text and "-binary version = 90\n" in text
+    for body in text.split("\nwarp = ")[1:]:
+        _, count, *lines = body.split("\n#END_TB")[0].rstrip("\n").split("\n")
+        assert count == f"insts = {len(lines)}"
+        for line in lines:
+            assert HOPPER_LINE.fullmatch(line), line
+    ours, theirs = (t3sim.run(one, machine="h100_sxm") for one in (source, tmp_path))
+    assert ours.headline()["time_ns"] == theirs.headline()["time_ns"]
+
+
+def test_barriers_are_made_before_all_warps_meet(tmp_path):
+    """With the arrivals of a phase: one of the producer, those of the consumers of both workgroups."""
+    export_accelsim(CommandSequence([GemmSource(*HOPPER[1])]), tmp_path)
+    bodies = (tmp_path / "kernel-1.traceg").read_text().split("\nwarp = ")[1:]
+    first, second, *_ = [[line for line in body.split("\n") if " T3 254 " in line] for body in bodies]
+    made = [int(line.split(" Val 1 0 1 ")[1].split()[0], 16) for line in first if " SYNCS.EXCH.64 " in line]
+    assert [(0x200000 - value) // 2 for value in made] == [1] * 4 + [8] * 4
+    assert " BAR.SYNC" in first[-1] and len(second) == 1 and " BAR.SYNC" in second[0]
+
+
+def test_bulk_stores_come_back_as_stores_of_the_same_bytes(tmp_path):
+    """The reader has TMA stores as stores of warps (D47)."""
+    shape = GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK, epilogue=Epilogue.BULK)
+    source = CommandSequence([GemmSource(GemmProblem(128, 128, 64), shape)])
+    summary = export_accelsim(source, tmp_path)
+    assert summary.changed_workgroups == summary.workgroups
+    ours, theirs = (t3sim.run(one, machine="h100_sxm").frame("l2") for one in (source, tmp_path))
+    assert ours["write_sectors"].sum() == theirs["write_sectors"].sum()
+
+
+def test_an_imported_cluster_keeps_its_shape(tmp_path):
+    """A cluster of one column and two rows: its workgroups are not neighbours in the grid."""
+    shape = GemmKernel(64, 64, 32, 2, 2, 3, copy=Copy.BULK, cluster_m=2)
+    gemm = GemmSource(GemmProblem(256, 256, 64), shape)
+    items = list(gemm.workgroups())
+    rows = [item._replace(index=n // 2 % 4 + 4 * (n % 2) + 8 * (n // 8)) for n, item in enumerate(items)]
+    placed = ListSource([ListKernel(replace(gemm.info, grid=(4, 4, 1)), rows)])
+    assert export_accelsim(placed, tmp_path / "out").changed_workgroups == 0
+    kernel = next(iter(open_accelsim(tmp_path / "out").commands()))
+    assert kernel.info.cluster == 2 and [w.index for w in kernel.workgroups()] == [w.index for w in rows]
+    items[0], items[1] = items[1], items[0]
+    with pytest.raises(UserError, match="cluster: found workgroups 1, 0 of a grid of 16 x 1 x 1, allowed are those of"):
+        export_accelsim(ListSource([ListKernel(gemm.info, items)]), tmp_path / "no")
+
+
+def test_what_no_version_tells_is_refused(tmp_path):
+    together = {"cluster": 2, "warps": 1}
+    for event, message in (
+        (bulk(0, 1, 64, kind=Bulk.SEND, barrier=0, to=[1]), "space of a bulk copy: found 3"),
+        (remote(Kind.LOAD, 1, 0), "space: found 3"),
+        (phase_arrive(0, 1, at=[0, 1], expected_bytes=16), "row_stride: found 16 bytes"),
+    ):
+        with pytest.raises(UserError, match=message):
+            export_accelsim(ListSource([kernel([[[event]], [[event]]], **together)]), tmp_path / "out")
+    late = kernel([[[barrier(0)]], [[phase_arrive(0)]]])
+    with pytest.raises(UserError, match="workgroup 1: found bulk copies or transaction barriers, allowed only if the"):
+        export_accelsim(ListSource([late]), tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*.traceg"))
