@@ -15,7 +15,8 @@ from traces.command.tables import print_json, print_table
 @click.option("--xz", is_flag=True, help="Compress the kernels' files.")
 @with_format
 def export_trace(archive: str, output: str, xz: bool, as_json: bool) -> None:
-    """Write a trace ARCHIVE as Accel-Sim text of tracer version 5, which Accel-Sim and `t3sim trace import` can read.
+    """Write a trace ARCHIVE as Accel-Sim text, which Accel-Sim and `t3sim trace import` can read: tracer version 5, and
+    6 for kernels with bulk copies, transaction barriers or clusters.
 
     Example: t3sim trace export gemm.h5 -o gemm_traces --xz
     """
