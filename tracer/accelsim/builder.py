@@ -23,7 +23,7 @@ from tracer.accelsim.phases import (
 )
 from tracer.accelsim.problems import Problems
 from tracer.accelsim.warp import build_workgroup
-from traces.schema import EVENT, MAX_WARPS
+from traces.schema import EVENT, EXPLICIT, MAX_WARPS, Kind
 from traces.source import Workgroup
 
 NO_PHASES = "transaction barriers that are not followed, so warps wait for their own copies only"
@@ -152,10 +152,12 @@ class Builder:
     def _cut(self, member: Member, first_event: np.ndarray) -> Workgroup:
         """The workgroup of a member. first_event: of its warps, in the events of the cluster."""
         edges = first_event[: member.warps + 1]
+        events = self._events[edges[0] : edges[-1]].copy()
+        lists = ((events["kind"] <= Kind.ASYNC_COPY) & (events["inner"] == EXPLICIT)).any()
         return Workgroup(
             index=member.index,
             warp=member.tables.warps["index"].astype(np.uint16),
             first_event=edges - edges[0],
-            events=self._events[edges[0] : edges[-1]].copy(),
-            addresses=member.tables.addresses.copy(),
+            events=events,
+            addresses=member.tables.addresses[: None if lists else 0].copy(),
         )

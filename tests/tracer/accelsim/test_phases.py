@@ -161,6 +161,16 @@ def test_a_load_is_a_box_and_its_arrival_follows(tmp_path):
     assert kinds == ["BULK", "BULK", "BARRIER", "EXIT"]
 
 
+def test_followed_copies_leave_no_listed_addresses(tmp_path):
+    """Their transfers are rows. Other accesses of the workgroup keep their lists."""
+    warps = warps_of(Pipeline())
+    listed = "0038 0000000f 1 R8 LDG.E 1 R2 4 0 0x7f4000000000 0x7f4000000104 0x7f4000000018 0x7f4000000230 0 0 NoVal "
+    for more, addresses in (([], 0), ([listed], 5 * ROWS * ROW_BYTES // 16 + 4)):
+        text = kernel_text([*warps[:3], [*more, *warps[3]]], version=6, block="128,1,1", architecture=90)
+        ((workgroup,), _) = read(write(tmp_path, text))
+        assert len(workgroup.addresses) == addresses
+
+
 def test_rows_that_are_too_far_apart_for_a_box_are_several(tmp_path):
     """A bulk copy has a greatest pitch; a tensor may have a larger one."""
     far = [[line.replace(" 4048 ", f" {(1 << 29) - 48} ") for line in warp] for warp in warps_of(Pipeline(steps=1))]
