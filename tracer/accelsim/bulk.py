@@ -43,18 +43,16 @@ def _rows(addresses, first, end, lanes):
 def add_bulk_loads(builder, instruction, slot, events, addresses):
     """Add a TMA load to a transaction barrier: one event for each box of equal rows.
 
-    The first says what the barriers of other workgroups are told (`tracer.accelsim.dry_run`). A load outside the tensor
+    The last says what the barriers of other workgroups are told (`tracer.accelsim.dry_run`). A load outside the tensor
     moves nothing, but they are told.
     """
     number, ranks = find_phase(builder, instruction.barrier), ranks_of_copy(instruction)
     own = ranks == 1 << builder.rank
     event = start_event(builder, instruction, BULK_COPY, events)
     event.cycles = 0 if own else ranks
-    event.pad = 0 if own else instruction.bytes
     if instruction.lanes == 0:
         event.kind = KIND_WAIT
         event.inner = number
-        return
     first, end = np.int64(instruction.base), np.int64(instruction.base) + instruction.lanes
     more = False
     while first < end:
@@ -77,6 +75,7 @@ def add_bulk_loads(builder, instruction, slot, events, addresses):
         builder.failed |= addresses[first] % np.uint64(BULK_ALIGN) != np.uint64(0)
         first += rows * lanes
         more = True
+    event.pad = 0 if own else instruction.bytes
 
 
 @compiled

@@ -7,7 +7,7 @@ Events as `tracer.accelsim.warp` writes them before the dry run:
 
     wait at a transaction barrier             `work`: parity
     arrival that announces bytes              `row_stride`: announced bytes that are not those of the warp's own copies
-    copy to other workgroups                  `pad`: bytes that each of their barriers is told; in its first event
+    copy to other workgroups                  `pad`: bytes that each of their barriers is told; in its last event
 """
 
 import numpy as np

@@ -15,7 +15,7 @@ import pytest
 import t3sim
 from tests.support.accelsim_texts import HEADER, block_text, read, write
 from tests.support.tracez_writer import tracez
-from tests.support.transactions import EMPTY, EXIT, FULL, ROW_BYTES, ROWS, box_columns, coded, waits_of
+from tests.support.transactions import EMPTY, EXIT, FULL, PITCH, ROW_BYTES, ROWS, box_columns, coded, waits_of
 from tracer.accelsim.clusters import SINGLE, Clusters, shape_of
 from tracer.accelsim.reader import open_accelsim
 from traces.schema import CLUSTER_ARRIVE, CLUSTER_WAIT, PHASE_ARRIVE, Bulk, Kind, Space
@@ -189,6 +189,25 @@ def test_multicast_lines_are_read_once_and_consumers_wait_for_all(tmp_path, pipe
         assert int(result.frame("l2")["read_sectors"].sum()) == boxes * BOX_BYTES // 32
         times_ns.append(result.headline()["time_ns"])
     assert times_ns[1] > times_ns[0] + 3000
+
+
+def test_a_multicast_box_of_several_events_belongs_to_one_phase(tmp_path):
+    """Behind its second row each box has a gap, so it is two events. Both come before the phase ends."""
+
+    def change(rank, warps):
+        step = PITCH - ROW_BYTES + 16
+        rows, gap = (f" {step} 16 16 16 {further} 16 16 16 {step} " for further in (step, step + 100 * PITCH))
+        return [[line.replace(rows, gap) for line in lines] for lines in warps]
+
+    pipe = Pipeline()
+    workgroups, problems = read_cluster(tmp_path, pipe, change=change)
+    assert problems == []
+    for _, producer, *_ in workgroups:
+        assert (producer["kind"] == Kind.BULK).sum() == 4 * pipe.steps
+        arrivals = producer[(producer["kind"] == Kind.BARRIER) & (producer["space"] == PHASE_ARRIVE)]
+        assert arrivals["row_stride"].tolist() == [BOX_BYTES] * pipe.steps
+    result = t3sim.run(write(tmp_path, text_of(*trace(pipe, change=change))), machine="h100_sxm")
+    assert int(result.frame("l2")["read_sectors"].sum()) == 2 * pipe.size * pipe.steps * BOX_BYTES // 32
 
 
 @pytest.mark.parametrize("pipe", PIPELINES[:6])
