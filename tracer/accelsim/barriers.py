@@ -57,7 +57,13 @@ def wait_for_phase(builder, instruction, events):
 
 @compiled
 def meet(builder, instruction, action, events):
-    """Add an arrival at the barrier of the cluster, or a wait for the warp's last arrival."""
+    """Add an arrival at the barrier of the cluster, or a wait for the warp's last arrival.
+
+    An arrival before that wait has no defined effect (PTX).
+    """
+    if action == MEET and builder.met:
+        builder.failed = 1
+    builder.met = action == MEET
     builder.meetings += action == MEET
     event = start_event(builder, instruction, action, events)
     event.space = CLUSTER_ARRIVE if action == MEET else CLUSTER_WAIT

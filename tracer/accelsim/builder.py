@@ -27,7 +27,7 @@ from traces.schema import EVENT, EXPLICIT, MAX_WARPS, Kind
 from traces.source import Workgroup
 
 NO_PHASES = "transaction barriers that are not followed, so warps wait for their own copies only"
-NO_MEETING = "the barrier of a cluster, at which not all warps meet: it only takes its issue slot"
+NO_MEETING = "the barrier of a cluster, at which not all warps meet or one arrives twice: it only takes its issue slot"
 LANES_PER_EVENT = 31
 """Least lanes of a full event of a bulk copy that is not followed."""
 

@@ -28,9 +28,10 @@ BUILDER = np.dtype(
         ("rank", "i8"),  # of the workgroup that is built
         ("meets", "i8"),  # 1 = the barrier of the cluster is followed
         ("meetings", "i8"),  # arrivals of the warp at it
+        ("met", "i8"),  # 1 = the warp has not waited for the last one
         # transaction barriers
         ("followed", "i8"),  # 1 = they are
-        ("failed", "i8"),  # 1 = a copy does not fit the announcements: they cannot be followed
+        ("failed", "i8"),  # 1 = barriers cannot be followed: a copy that is not announced, an arrival too many
         ("phase_count", "i8"),
         ("phases", PHASE, PHASE_BARRIERS),
         ("target_rank", "i8", LANES),  # at which barriers the lanes of an instruction arrive ...

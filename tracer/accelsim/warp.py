@@ -309,7 +309,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     builder.copies = 0
     builder.fenced = builder.section.events
     builder.announced = -1
-    builder.meetings = 0
+    builder.meetings = builder.met = 0
     exited = False
     while last > first and opcodes[instructions[last - 1].opcode].action == MARKER:
         last -= 1

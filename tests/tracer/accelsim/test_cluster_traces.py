@@ -285,6 +285,19 @@ def test_a_barrier_at_which_not_all_meet_only_takes_its_slot(tmp_path):
     assert all(meets(warps) == 0 for warps in workgroups)
 
 
+def test_a_warp_that_arrives_twice_at_the_barrier_of_the_cluster_does_not_meet(tmp_path):
+    """The last warp, whose first arrival opens the barrier in the dry run."""
+
+    def change(rank, warps):
+        return [*warps[:-1], [*MEET[: rank == 1], *warps[-1]]]
+
+    path = write(tmp_path, text_of(*trace(Pipeline(), change=change)))
+    workgroups, problems = read(path)
+    assert any("or one arrives twice" in line for line in problems)
+    assert not any(meets([workgroup.events]) for workgroup in workgroups)
+    assert t3sim.run(path, machine="h100_sxm").headline()["time_ns"] > 0
+
+
 def test_other_workgroups_can_signal_sixteen_barriers(tmp_path):
     _, problems = read_cluster(tmp_path, Pipeline(stages=8, steps=9))
     assert problems == []
