@@ -67,7 +67,7 @@ def find_phase(builder, address):
 @compiled
 def rank_of(address):
     """Rank of the workgroup to which an address of shared memory belongs."""
-    return np.int64(address) >> PLACE_BITS
+    return np.int64(np.uint64(address) >> np.uint64(PLACE_BITS))
 
 
 @compiled
