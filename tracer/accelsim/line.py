@@ -34,7 +34,7 @@ from tracer.accelsim.text import (
     skip_word,
 )
 from tracer.compile.jit import compiled
-from traces.schema import EXPLICIT, NO_SLOT, SLOTS, Cache
+from traces.schema import NO_SLOT, PLAIN_STRIDE, SLOTS, Cache
 
 LETTER_R, LETTER_U, LETTER_P, LETTER_B, LETTER_T, LETTER_Z = (ord(letter) for letter in "RUPBTZ")
 DIGIT_0 = ord("0")
@@ -258,7 +258,8 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
             width, _ = read_decimal(data, width_at, end)
             spread_lanes(instruction, width, scan, warp_index)
         instruction.barrier = instruction.multicast = 0
-        if form == FORM_SYNCS and instruction.lanes > 0 and instruction.inner != EXPLICIT and instruction.stride == 0:
+        one_address = instruction.inner == PLAIN_STRIDE and instruction.stride == 0
+        if form == FORM_SYNCS and instruction.lanes > 0 and one_address:
             instruction.barrier = instruction.base & np.uint64(0xFFFFFFFF)
     if pos < 0:
         return pos

@@ -216,6 +216,7 @@ NO_VALUES, OUTSIDE, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "other work
         (changed("8 1 0x500 0 0 0", "8 1 0x1000500 0 0 0", warp=2), OUTSIDE),
         (changed("SYNCS.ARRIVE.TRANS64.A1T0", "SYNCS.ARRIVE.TRANS64.A0TX"), UNUSUAL),
         (changed("8 1 0x500 0 0 0", "8 1 0x500 8 0 0", Pipeline(lanes=2), warp=2), STANDS_STILL),
+        (changed("8 1 0x400 0 0 0 Val", f"8 0 {'0x400 ' * 16}{'0x408 ' * 16}0 0 Val", warp=2), UNUSUAL),
         (changed(coded(2), coded(0)), UNUSUAL),
         ([[init(FULL, 1), init(FULL, 1), EXIT], *warps_of(Pipeline())[1:]], UNUSUAL),
         (MANY, UNUSUAL),
