@@ -132,7 +132,6 @@ def _ends(dry, member, w):
     member.alive -= 1
     dry.alive -= 1
     dry.met -= member.met[w]
-    member.met[w] = 0
     for number in range(BARRIERS):
         if 0 < member.alive <= member.came[number] and _sleepers(member, number) == member.alive:
             _open(member, number)
