@@ -20,7 +20,8 @@ class Pipeline(NamedTuple):
     """stages: of the ring. steps: tiles of a workgroup. consumers: warps.
 
     outside: ranks whose slice lies outside the tensor. late: rank whose producer starts late. early: copies
-    are announced after they are started. apart: announced without an arrival, which follows.
+    are announced after they are started. apart: announced without an arrival, which follows;
+    crossed: at the barriers of all workgroups.
     """
 
     shape: tuple = (2, 1, 1)
@@ -31,6 +32,7 @@ class Pipeline(NamedTuple):
     late: int = -1
     early: bool = False
     apart: bool = False
+    crossed: bool = False
 
     @property
     def size(self):
@@ -57,7 +59,10 @@ def sync(opcode, mask, address, value, stride=0):
 
 def warps_of(pipe, rank):
     """Lines of each warp of a workgroup."""
-    first = [sync("EXCH.64", 1, shared(rank, FULL + 8 * s), coded(1)) for s in range(pipe.stages)]
+    first = [
+        sync("EXCH.64", 1, shared(rank, FULL + 8 * s), coded(pipe.size if pipe.crossed else 1))
+        for s in range(pipe.stages)
+    ]
     readers = pipe.consumers * pipe.size
     first += [sync("EXCH.64", 1, shared(rank, EMPTY + 8 * s), coded(readers)) for s in range(pipe.stages)]
     producer, consumer = [*MEET], [*MEET]
@@ -72,7 +77,8 @@ def warps_of(pipe, rank):
         loads = [load(pipe, rank, stage, (step * pipe.size + rank) * 2, everybody if pipe.size > 1 else 0)]
         loads.append(load(pipe, rank, stage, (step * pipe.size + rank) * 2 + 1, 0))
         producer += [*loads, *announced] if pipe.early else [*announced, *loads]
-        producer += [sync("ARRIVE.TRANS64.RED.A1T0", 1, full, "1")] * pipe.apart
+        told = (everybody, shared(0, FULL + 8 * stage), "1", 1 << 24) if pipe.crossed else (1, full, "1")
+        producer += [sync("ARRIVE.TRANS64.RED.A1T0", *told)] * pipe.apart
         consumer.append(sync("PHASECHK.TRANS64.TRYWAIT", 0xFFFFFFFF, full, f"{(turn & 1) << 31:x}"))
         consumer.append("0038 ffffffff 1 R24 HGMMA.64x64x16.F32 1 R24 1 0 0 0 NoVal ")
         consumer.append(sync("ARRIVE.TRANS64.RED.A1T0", everybody, shared(0, EMPTY + 8 * stage), "1", 1 << 24))
@@ -122,6 +128,7 @@ PIPELINES = [
     Pipeline(outside=(1,)),
     Pipeline(early=True, outside=(0,)),
     Pipeline(shape=(1, 2, 1), apart=True),
+    Pipeline(shape=(3, 1, 1), apart=True, crossed=True),
     Pipeline(shape=(16, 1, 1), steps=3, consumers=1),
     Pipeline(shape=(1, 1, 1)),
 ]

@@ -105,21 +105,35 @@ def arrive_at_phases(builder, instruction, action, events, addresses):
         if builder.target_lanes[target] == 0:  # in the set of an earlier one
             continue
         number, rank = builder.target_number[target], builder.target_rank[target]
-        lanes, expected_bytes = builder.target_lanes[target], 0
-        if rank == builder.rank and builder.copied_bytes[number] < 0:
-            builder.failed |= builder.cluster == 1
-            expected_bytes, builder.copied_bytes[number] = -builder.copied_bytes[number], 0
-        ranks = 1 << rank
-        for other in range(target + 1, targets):
-            same = builder.target_number[other] == number and builder.target_lanes[other] == lanes
-            phase = builder.phases[number]
-            if same and expected_bytes == 0 and phase.arrivals[builder.target_rank[other]] == phase.arrivals[rank]:
-                ranks |= 1 << builder.target_rank[other]
-                builder.target_lanes[other] = 0
+        lanes = builder.target_lanes[target]
+        announced = builder.copied_bytes[number] < 0
+        ranks = 1 << rank if announced and rank == builder.rank else _equal_targets(builder, target, targets, announced)
         arrivals = lanes * arrivals_of(instruction, action) // builder.phases[number].unit
         row = arrive_at(builder, instruction, ranks, number, arrivals, counted, events)
-        events[row].row_stride = expected_bytes
         counted = 0
+        if announced and rank == builder.rank:
+            builder.failed |= builder.cluster == 1
+            events[row].row_stride = -builder.copied_bytes[number]
+            builder.copied_bytes[number] = 0
+
+
+@compiled
+def _equal_targets(builder, target, targets, announced):
+    """Set of the workgroups at whose barriers an instruction arrives as at `target`. The others need no more events.
+
+    announced: the own workgroup needs an event of its own, which expects bytes.
+    """
+    number, lanes = builder.target_number[target], builder.target_lanes[target]
+    phase = builder.phases[number]
+    arrivals = phase.arrivals[builder.target_rank[target]]
+    ranks = 0
+    for other in range(target, targets):
+        rank = builder.target_rank[other]
+        same = builder.target_number[other] == number and builder.target_lanes[other] == lanes
+        if same and phase.arrivals[rank] == arrivals and not (announced and rank == builder.rank):
+            ranks |= 1 << rank
+            builder.target_lanes[other] = 0
+    return ranks
 
 
 @compiled

@@ -43,7 +43,9 @@ def test_copies_and_arrivals_name_the_workgroups_that_are_meant(tmp_path, pipe):
         assert boxes["cycles"].tolist() == sets * pipe.steps and set(boxes["space"]) == {Bulk.LOAD}
         arrivals = producer[(producer["kind"] == Kind.BARRIER) & (producer["space"] == PHASE_ARRIVE)]
         brought = BOX_BYTES * len(set(range(pipe.size)) - {rank} - set(pipe.outside))
-        assert arrivals["row_stride"].tolist() == [brought] * pipe.steps
+        assert arrivals["row_stride"][arrivals["cycles"] == 0].tolist() == [brought] * pipe.steps
+        others = arrivals["cycles"][arrivals["cycles"] > 0].tolist()
+        assert others == [everybody & ~(1 << rank)] * pipe.steps * pipe.crossed
         for consumer in consumers:
             told = consumer[(consumer["kind"] == Kind.BARRIER) & (consumer["space"] == PHASE_ARRIVE)]
             assert told["cycles"].tolist() == [everybody * (pipe.size > 1)] * pipe.steps
@@ -62,7 +64,7 @@ def test_instructions_are_counted_once(tmp_path):
             assert [int(events["count"].sum()) for events in warps] == lines
 
 
-@pytest.mark.parametrize("pipe", PIPELINES[:7])
+@pytest.mark.parametrize("pipe", [*PIPELINES[:7], PIPELINES[8]])
 def test_multicast_lines_are_read_once_and_consumers_wait_for_all(tmp_path, pipe):
     """Each box crosses L2 once. A producer that starts late holds back the consumers of all workgroups."""
     times_ns = []
