@@ -60,7 +60,7 @@ COMPARED = ("kind", "space", "cache", "pipe", "width_bytes", "slot", "pc", "wait
 COMPARED_BARRIER = ("work", "cycles", "row_stride")
 """... of barriers that are not those of a workgroup, and of bulk copies."""
 COMPARED_BULK = ("inner", "stride", "base")
-"""... of bulk copies."""
+"""... of bulk copies, whose rows are joined first."""
 
 
 @dataclass
@@ -127,6 +127,16 @@ def block_text(info: KernelInfo, index: int, place: str, body: list[tuple[int, l
     return "".join(parts) + "\n#END_TB\n"
 
 
+def joined_rows(copies: np.ndarray) -> np.ndarray:
+    """Bulk copies as the machine has them: rows without gaps are one row, and one row has no pitch."""
+    copies = copies.copy()
+    joined = copies["row_stride"] == copies["stride"]
+    copies["stride"][joined] = copies["stride"][joined] * copies["work"][joined]
+    copies["work"][joined] = 1
+    copies["row_stride"][copies["work"] == 1] = 0
+    return copies
+
+
 def same_events(left: Workgroup, right: Workgroup) -> bool:
     """True if warps, events and lane addresses are equal."""
     if len(left.events) != len(right.events) or not np.array_equal(left.first_event, right.first_event):
@@ -135,10 +145,12 @@ def same_events(left: Workgroup, right: Workgroup) -> bool:
         return False
     memory = left.events["kind"] <= Kind.ASYNC_COPY
     bulk = left.events["kind"] == Kind.BULK
-    hopper = bulk | ((left.events["kind"] == Kind.BARRIER) & (left.events["space"] > ARRIVE_ONLY))
-    for chosen, names in ((hopper, COMPARED_BARRIER), (bulk, COMPARED_BULK)):
-        if not all(np.array_equal(left.events[name][chosen], right.events[name][chosen]) for name in names):
-            return False
+    barrier = (left.events["kind"] == Kind.BARRIER) & (left.events["space"] > ARRIVE_ONLY)
+    our_rows, their_rows = joined_rows(left.events[bulk]), joined_rows(right.events[bulk])
+    if not all(np.array_equal(our_rows[name], their_rows[name]) for name in (*COMPARED_BARRIER, *COMPARED_BULK)):
+        return False
+    if not all(np.array_equal(left.events[name][barrier], right.events[name][barrier]) for name in COMPARED_BARRIER):
+        return False
     stated = memory | (left.events["mask"] != 0)
     if not np.array_equal(left.events["mask"][stated], right.events["mask"][stated]):
         return False

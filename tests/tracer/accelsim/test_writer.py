@@ -168,6 +168,18 @@ def test_gemms_of_hopper_come_back(tmp_path, problem, shape):
     assert ours.headline()["time_ns"] == theirs.headline()["time_ns"]
 
 
+@pytest.mark.parametrize(
+    ("problem", "shape"),
+    [
+        (GemmProblem(22, 32, 48), GemmKernel(32, 32, 64, 2, 1, 2, copy=Copy.PRODUCER)),  # rows of a tile without gaps
+        (GemmProblem(33, 32, 64), GemmKernel(32, 32, 16, 2, 1, 2, copy=Copy.PRODUCER)),  # a tile of one row
+    ],
+)
+def test_rows_without_gaps_are_one_row(tmp_path, problem, shape):
+    """A trace has transfers, not rows. The machine has one row, too."""
+    assert export_accelsim(CommandSequence([GemmSource(problem, shape)]), tmp_path).changed_workgroups == 0
+
+
 def test_barriers_are_made_before_all_warps_meet(tmp_path):
     """With the arrivals of a phase: one of the producer, those of the consumers of both workgroups."""
     export_accelsim(CommandSequence([GemmSource(*HOPPER[1])]), tmp_path)
