@@ -139,13 +139,13 @@ def _equal_targets(builder, target, targets, announced):
 @compiled
 def announce(builder, instruction, opcode, events):
     """Keep an arrival that announces bytes until their copies are issued. Some may be issued already; in a cluster all
-    are then."""
+    are then, as they are in a text with notes."""
     number = find_phase(builder, instruction.barrier)
     lanes = active_lanes(np.uint64(instruction.mask))
     builder.announced = number
     builder.announced_bytes = lanes * instruction.value - builder.copied_bytes[number]
     builder.announced_arrivals = lanes // builder.phases[number].unit
-    before = builder.copied_bytes[number] > 0 and builder.cluster > 1
+    before = (builder.copied_bytes[number] > 0 or builder.noted) and builder.cluster > 1
     builder.copied_bytes[number] = 0
     if builder.announced_bytes == 0 or (before and builder.announced_bytes > 0):
         _end_announcement(builder, instruction, 1, events)

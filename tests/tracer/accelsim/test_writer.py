@@ -180,6 +180,15 @@ def test_rows_without_gaps_are_one_row(tmp_path, problem, shape):
     assert export_accelsim(CommandSequence([GemmSource(problem, shape)]), tmp_path).changed_workgroups == 0
 
 
+def test_bytes_that_others_bring_are_announced_where_their_line_stands(tmp_path):
+    """The last workgroup of the cluster has too few rows and columns to load a part of them itself."""
+    shape = GemmKernel(32, 32, 16, 2, 1, 2, copy=Copy.PRODUCER, cluster_m=2, cluster_n=2)
+    gemm = GemmSource(GemmProblem(33, 40, 64), shape)
+    *_, last = gemm.workgroups()
+    assert not (last.events["kind"] == Kind.BULK).any()
+    assert export_accelsim(CommandSequence([gemm]), tmp_path).changed_workgroups == 0
+
+
 def test_barriers_are_made_before_all_warps_meet(tmp_path):
     """With the arrivals of a phase: one of the producer, those of the consumers of both workgroups."""
     export_accelsim(CommandSequence([GemmSource(*HOPPER[1])]), tmp_path)
