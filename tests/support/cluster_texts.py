@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tests.support.accelsim_texts import HEADER, block_text, read, write
 from tests.support.transactions import EMPTY, EXIT, FULL, ROW_BYTES, ROWS, box_columns, coded
+from traces.schema import CLUSTER_ARRIVE, Kind
 
 BOX_BYTES = ROWS * ROW_BYTES
 MEET = ["0070 ffffffff 0 UCGABAR_ARV 0 0 0 0 NoVal ", "0078 ffffffff 0 UCGABAR_WAIT 0 0 0 0 NoVal "]
@@ -117,6 +118,11 @@ def read_cluster(tmp_path, pipe, **options):
     """(events of each warp of each workgroup, problems)."""
     workgroups, problems = read(write(tmp_path, text_of(*trace(pipe, **options))))
     return [[w.events[a:b] for a, b in pairwise(w.first_event)] for w in workgroups], problems
+
+
+def meets(events):
+    """Arrivals and waits at the barrier of the cluster in the events of some warps."""
+    return sum(int(((w["kind"] == Kind.BARRIER) & (w["space"] >= CLUSTER_ARRIVE)).sum()) for w in events)
 
 
 PIPELINES = [

@@ -57,6 +57,10 @@ class Assembly:
         self.checks = False
         """True = a workgroup that cannot be simulated is damage, and is left out."""
 
+    def rank(self, index: int) -> int:
+        """Rank in its cluster of the workgroup with this linear index."""
+        return self._clusters.place(index).rank
+
     def take(self, index: int, where: str, tables: Tables, opcodes: np.ndarray) -> Iterator[Workgroup]:
         """Take a workgroup. Yields its cluster, if it is the last one of it.
 

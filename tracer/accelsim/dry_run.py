@@ -141,7 +141,7 @@ def _ends(dry, member, w):
 @compiled
 def _meet(dry):
     """Open the barrier of the cluster if all warps have arrived."""
-    if dry.met == 0 or dry.met < dry.alive:
+    if dry.met < dry.alive:
         return
     dry.opened += 1
     dry.met = 0

@@ -73,6 +73,7 @@ SCAN = np.dtype(
         ("in_block", "i8"),
         ("block", "i8"),  # linear index, -1 = not yet given
         ("block_line", "i8"),
+        ("rank", "i8"),  # in its cluster, -1 = not given
         ("open_warp", "i8"),  # 1 = instructions may follow
         ("n_warps", "i8"),
         ("n_instructions", "i8"),

@@ -34,7 +34,7 @@ BLOCKS_KNOWN_MAX = 1 << 30
 ID_WORDS = 4
 """Words `x y z warp` that tracers before version 3 put on every line."""
 
-NO_CLUSTERS = "the size of its clusters cannot be told: its workgroups are taken as single ones"
+NO_CLUSTERS = "its workgroups are taken as single ones"
 GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
 LOST_BASE = "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out"
 MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
@@ -163,6 +163,11 @@ class KernelReader:
         if n_warps < self._header.warps:
             text = f"{n_warps} of {self._header.warps} warps: the others did nothing"
             self._problems.warn("missing warp", where, text)
+        rank = self._assembly.rank(index)
+        if scan["rank"] not in (-1, rank):
+            shape = "x".join(map(str, self._header.cluster))
+            text = f"cluster rank = {scan['rank']}: by its place in clusters of {shape} it is {rank}, which counts"
+            self._problems.warn("cluster rank", where, text)
         self._opcodes.extend(scan, tables, self.where)
         rows = (tables.instructions[:n_instructions], tables.warps[:n_warps], tables.addresses[: scan["n_addresses"]])
         yield from self._assembly.take(index, where, Tables(*rows), self._opcodes.records)
@@ -239,9 +244,12 @@ class AccelsimKernel:
         try:
             shape = shape_of(self.header.grid, places(text))
         except BadData:
-            shape = None  # reported when the workgroups are read
-        if shape is None or prod(shape) > MAX_CLUSTER:
-            self._problems.warn("clusters", str(self._path), NO_CLUSTERS)
+            shape = SINGLE  # reported when the workgroups are read
+        if shape is None:
+            self._problems.warn("clusters", str(self._path), f"the size of its clusters cannot be told: {NO_CLUSTERS}")
+        elif prod(shape) > MAX_CLUSTER:
+            found = f"found clusters of {prod(shape)} workgroups, allowed are 1 to {MAX_CLUSTER}"
+            self._problems.warn("clusters", str(self._path), f"{found}: {NO_CLUSTERS}")
         self.header.cluster = shape if shape and prod(shape) <= MAX_CLUSTER else SINGLE
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:

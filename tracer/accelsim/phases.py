@@ -172,7 +172,7 @@ def find_uses(builder, instructions, count, opcodes, addresses):
             why = _use_arrival(builder, instruction, action, addresses)
         elif copies:
             why = _use_copy(builder, instruction)
-        elif action <= EXPECT and instruction.barrier != 0:
+        elif action <= EXPECT:
             why = _use_own(builder, instruction, action)
         if why < 0:
             return why

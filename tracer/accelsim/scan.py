@@ -18,6 +18,7 @@ THREAD_BLOCK = np.frombuffer(b"thread block =", np.uint8)
 WARP_WORD = np.frombuffer(b"warp =", np.uint8)
 INSTS = np.frombuffer(b"insts =", np.uint8)
 CLUSTER = np.frombuffer(b"cluster ", np.uint8)
+RANK = np.frombuffer(b"cluster rank =", np.uint8)
 HASH, COMMA, BLANK, LOWER_C, LOWER_I, LOWER_T, LOWER_W, LOWER_L = (ord(letter) for letter in "#, citwl")
 
 MORE, WORKGROUP, GROW, ERROR = (int(outcome) for outcome in Outcome)
@@ -74,6 +75,7 @@ def start_block(data, pos, end, scan):
         pos = comma + 1
     scan.block = index
     scan.block_line = scan.line
+    scan.rank = -1
     return FINE
 
 
@@ -116,6 +118,9 @@ def header_line(data, pos, end, scan, warps):
             return DONE if scan.in_block else END_OUTSIDE
         return FINE  # a remark
     if first == LOWER_C and read_after(data, pos, end, CLUSTER) >= 0:
+        rank = read_after(data, pos, end, RANK)
+        if rank >= 0:
+            scan.rank, _ = read_decimal(data, rank, end)
         return FINE
     block = read_after(data, pos, end, THREAD_BLOCK) if first == LOWER_T else -1
     warp = read_after(data, pos, end, WARP_WORD) if first == LOWER_W else -1

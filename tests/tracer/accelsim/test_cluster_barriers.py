@@ -5,19 +5,15 @@ import pytest
 
 import t3sim
 from tests.support.accelsim_texts import read, write
-from tests.support.cluster_texts import BOX_BYTES, MEET, Pipeline, read_cluster, shared, sync, text_of, trace
+from tests.support.cluster_texts import BOX_BYTES, MEET, Pipeline, meets, read_cluster, shared, sync, text_of, trace
 from tests.support.transactions import EXIT, coded, waits_of
-from traces.schema import CLUSTER_ARRIVE, PHASE_ARRIVE, Kind
+from traces.schema import PHASE_ARRIVE, PHASE_WAIT, Kind
 
 ARRIVE, WAIT = MEET
 
 
-def bar(threads):
-    return f"0004 ffffffff 0 BAR.SYNC.DEFER_BLOCKING 0 0 1 {threads} NoVal "
-
-
-def meets(events):
-    return sum(int(((w["kind"] == Kind.BARRIER) & (w["space"] >= CLUSTER_ARRIVE)).sum()) for w in events)
+def bar(threads, number=1, kind="SYNC.DEFER_BLOCKING"):
+    return f"0004 ffffffff 0 BAR.{kind} 0 0 {number} {threads} NoVal "
 
 
 @pytest.mark.parametrize(
@@ -30,6 +26,9 @@ def meets(events):
         ([[ARRIVE, EXIT], [ARRIVE, WAIT, bar(64), EXIT], [bar(64), ARRIVE, EXIT]], False),
         ([[ARRIVE, ARRIVE, EXIT], [ARRIVE, WAIT, bar(64), EXIT], [bar(64), ARRIVE, EXIT]], False),
         ([[ARRIVE, WAIT, bar(64), EXIT], [ARRIVE, bar(64), EXIT]], True),
+        ([[bar(96), ARRIVE, EXIT], [bar(96), ARRIVE, WAIT, EXIT], [EXIT]], True),
+        ([[bar(96, kind="ARV"), ARRIVE, WAIT, EXIT], [bar(96), ARRIVE, EXIT], [EXIT]], False),
+        ([[bar(64), ARRIVE, EXIT], *[[bar(64, 2), ARRIVE, EXIT]] * 2, [ARRIVE, WAIT, bar(64), EXIT]], False),
         ([[bar(96), EXIT], [bar(96), ARRIVE, EXIT], [ARRIVE, WAIT, bar(96), EXIT]], False),
     ],
 )
@@ -68,6 +67,22 @@ def test_two_warps_announce_bytes_at_one_barrier(tmp_path):
     assert int(result.frame("bulk")["copies"].sum()) == 4 * 2 * pipe.steps
 
 
+def test_an_arrival_behind_copies_has_no_waits_of_the_next_instruction(tmp_path):
+    """The producer loads the address of each barrier at which it waits."""
+
+    def change(rank, warps):
+        load = "0028 00000001 1 R5 LDG.E 1 R2 4 1 0x7f4000100000 0 0 0 NoVal "
+        producer = [line for old in warps[1] for line in ([load, old] if "PHASECHK" in old else [old])]
+        return [warps[0], producer, *warps[2:]]
+
+    workgroups, problems = read_cluster(tmp_path, Pipeline(), change=change)
+    assert problems == []
+    for _, producer, *_ in workgroups:
+        barriers = producer[producer["kind"] == Kind.BARRIER]
+        assert (barriers["wait"][barriers["space"] == PHASE_WAIT] != 0).all()
+        assert not barriers["wait"][barriers["space"] == PHASE_ARRIVE].any()
+
+
 def with_private(rank, warps, count, uses):
     """The pipeline with barriers that only their workgroup knows, made first. uses: lines of the first one."""
     places = [shared(rank, 0x800 + 8 * k) for k in range(12)]
@@ -84,7 +99,7 @@ def no_values(rank, warps):
 
 
 def arrived(rank, warps):
-    return [["0004 ffffffff 0 BAR.ARV 0 0 1 64 NoVal ", *MEET, EXIT]]
+    return [[bar(64, kind="ARV"), *MEET, EXIT]]
 
 
 def announced(rank, warps):

@@ -5,7 +5,7 @@ import pytest
 
 import t3sim
 from tests.support.accelsim_texts import block_text, read, write
-from tests.support.cluster_texts import PIPELINES, Pipeline, text_of, trace
+from tests.support.cluster_texts import PIPELINES, Pipeline, meets, text_of, trace
 from tests.support.tracez_writer import tracez
 from tests.support.transactions import EXIT
 from tracer.accelsim.clusters import SINGLE, Clusters, places, shape_of
@@ -62,6 +62,7 @@ def test_missing_workgroups_of_a_cluster_do_nothing(tmp_path):
     assert [len(w.events) == 1 for w in workgroups] == [False] * 4 + [True, False, False, True]
     assert any("2 of 8 thread blocks are missing" in line for line in problems)
     assert any("workgroups of the cluster are missing" in line and "2 times" in line for line in problems)
+    assert [meets([w.events]) == 0 for w in workgroups] == [False] * 4 + [True] * 4
     result = t3sim.run(path, machine="h100_sxm")
     assert result.headline()["time_ns"] > 0
 
@@ -91,6 +92,7 @@ def test_a_damaged_workgroup_does_not_hold_its_cluster(tmp_path):
     workgroups, problems = read(path, lenient=True)
     assert any("allowed of a barrier 0 to 15" in line for line in problems)
     assert [len(w.events) > 1 for w in workgroups] == [True, False]
+    assert meets([workgroups[0].events]) == 0
 
 
 def test_an_unknown_size_of_clusters_is_said(tmp_path):
@@ -99,8 +101,14 @@ def test_an_unknown_size_of_clusters_is_said(tmp_path):
     assert len(workgroups) == 1 and any("size of its clusters cannot be told" in line for line in problems)
 
 
-@pytest.mark.parametrize(("grid", "size"), [(34, 17), (3, 2)])
-def test_impossible_clusters_are_said_and_read_as_single_workgroups(tmp_path, grid, size):
+@pytest.mark.parametrize(
+    ("grid", "size", "said"),
+    [
+        (34, 17, "found clusters of 17 workgroups, allowed are 1 to 16: its workgroups are taken as single ones"),
+        (3, 2, "size of its clusters cannot be told"),
+    ],
+)
+def test_impossible_clusters_are_said_and_read_as_single_workgroups(tmp_path, grid, size, said):
     """Of more than 16 workgroups, and not a part of the grid."""
     header, blocks = trace(Pipeline(), clusters=(17, 1, 1), change=lambda rank, warps: [[EXIT]])
     blocks = [(block, (0, 0, 0), (block[0] % size, 0, 0), 0, warps) for block, *_, warps in blocks[:grid]]
@@ -108,7 +116,16 @@ def test_impossible_clusters_are_said_and_read_as_single_workgroups(tmp_path, gr
     kernel = next(iter(open_accelsim(path).commands()))
     workgroups, problems = read(path)
     assert kernel.info.cluster == 1 and [w.index for w in workgroups] == list(range(grid))
-    assert any("size of its clusters cannot be told" in line for line in problems)
+    assert any(said in line for line in problems)
+
+
+@pytest.mark.parametrize(("old", "new"), [("rank = 1", "rank = 0"), ("cta = 1,0,0", "cta = 0,0,0")])
+def test_a_rank_that_contradicts_the_shape_is_said_with_its_line(tmp_path, old, new):
+    """Ranks of the second workgroup of each cluster, or places without which there are no clusters."""
+    text = text_of(*trace(Pipeline(), clusters=(2, 1, 1)))
+    _, problems = read(write(tmp_path, text.replace(f"cluster {old}", f"cluster {new}")))
+    second = text[: text.index("thread block = 1,0,0")].count("\n") + 1
+    assert any(f":{second}: cluster rank = " in line and "(2 times)" in line for line in problems)
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -9,6 +9,7 @@ from tests.support.cluster_texts import (
     MEET,
     PIPELINES,
     Pipeline,
+    meets,
     read_cluster,
     shared,
     sync,
@@ -124,10 +125,6 @@ def test_copies_to_other_workgroups_need_no_announcement_of_the_warp(tmp_path, n
 def not_followed(events):
     kinds = [event for warp in events for event in warp]
     return not any(e["kind"] == Kind.BULK or (e["kind"] == Kind.BARRIER and e["space"] == PHASE_ARRIVE) for e in kinds)
-
-
-def meets(events):
-    return sum(int(((w["kind"] == Kind.BARRIER) & (w["space"] >= CLUSTER_ARRIVE)).sum()) for w in events)
 
 
 def replaced(old, new, rank=None):

@@ -151,6 +151,61 @@ def test_lanes_that_always_arrive_together_are_one_arrival(tmp_path):
     assert len(arrivals) == 5 and set(arrivals["work"]) == {2}
 
 
+def test_lanes_that_arrive_and_announce_in_other_numbers_are_an_arrival_each(tmp_path):
+    """Two lanes announce half of the bytes each, two lanes of a consumer arrive, and warp 0 arrives once at both."""
+    pipe = Pipeline(lanes=2)
+    maker, producer, *consumers = warps_of(pipe)
+    maker = [line.replace(coded(1), coded(3)).replace(coded(4), coded(5)) for line in maker[:-1]]
+    half = (f" 1 {pipe.bytes:x} ", f" 1 {pipe.bytes // 2:x} ")
+    producer = [line.replace("0020 00000001", "0020 00000003").replace(*half) for line in producer]
+    for step in range(pipe.steps):
+        stage, turn = step % pipe.stages, step // pipe.stages
+        full, empty = FULL + 8 * stage, EMPTY + 8 * stage
+        maker += [wait(empty, turn + 1 & 1), arrive(full), wait(full, turn & 1), arrive(empty)]
+    warps = [[*maker, EXIT], producer, *consumers]
+    events, problems = read_warps(tmp_path, warps)
+    assert problems == []
+    found = [warp[(warp["kind"] == Kind.BARRIER) & (warp["space"] == PHASE_ARRIVE)] for warp in events]
+    assert [len(arrivals) // pipe.steps for arrivals in found] == [2] * 4
+    assert [set(arrivals["work"]) for arrivals in found] == [{3, 5}, {3}, {5}, {5}]
+    assert [int(warp["count"].sum()) for warp in events] == [len(lines) for lines in warps]
+    turns = [(step % pipe.stages, step // pipe.stages + 1) for step in range(pipe.steps)]
+    assert waits_of(events[2]) == waits_of(events[3]) == turns
+
+
+def test_what_is_predicated_off_is_no_part_of_a_phase(tmp_path):
+    """All warps have the lines of all others, without active lanes. A copy of an old tracer tells no barrier."""
+    pipe = Pipeline(steps=2)
+    off = "0000 00000000 0 {} 2 R255 R6 8 1 0x0 0 0 0 NoVal "
+    kinds = ("EXCH.64", "ARRIVE.TRANS64", "ARRIVE.TRANS64.A1T0", "ARRIVE.TRANS64.ART0", "PHASECHK.TRANS64.TRYWAIT")
+    lines = [off.format(f"SYNCS.{kind}") for kind in kinds]
+    lines.append(f"0030 00000000 0 UTMALDG.2D 1 UR8 16 {FULL:#x} 0 0 0 4 0x0 0 0 0 NoVal ")
+    lines.append("0030 00000001 0 UTMALDG.2D 1 UR8 0 0 0 NoVal ")
+    events, problems = read_warps(tmp_path, [[*lines, *warp] for warp in warps_of(pipe)])
+    assert problems == []
+    assert [waits_of(warp) for warp in events] == [waits_of(warp) for warp in read_warps(tmp_path, warps_of(pipe))[0]]
+    assert waits_of(events[1]) == [(2, 0), (3, 0)]
+
+
+def test_an_announcement_of_no_bytes_is_an_arrival(tmp_path):
+    warps = warps_of(Pipeline())
+    told = [[announce(int(line.split()[10], 16), 0) if "A1T0" in line else line for line in lines] for lines in warps]
+    events, problems = read_warps(tmp_path, told)
+    expected, _ = read_warps(tmp_path, warps)
+    assert problems == [] and [waits_of(warp) for warp in events] == [waits_of(warp) for warp in expected]
+
+
+def test_transfers_that_make_no_rows_are_copies_of_their_own(tmp_path):
+    """There are many more events than lines."""
+    (_, producer, *_), problems = read_warps(tmp_path, [
+        [init(FULL, 1), EXIT],
+        [announce(FULL, 1000 * 16), "0030 00000001 0 UTMALDG.2D 1 UR8 16 0x00000400 0 16000 0 "
+         f"4 {MATRIX:#x} 1000 " + "-32 " * 999 + "0 0 NoVal ", EXIT],
+    ])  # fmt: skip
+    boxes = producer[producer["kind"] == Kind.BULK]
+    assert problems == [] and [MATRIX - int(box["base"]) for box in boxes] == [32 * k for k in range(1000)]
+
+
 def test_a_load_is_a_box_and_its_arrival_follows(tmp_path):
     (_, producer, *_), _ = read_warps(tmp_path, warps_of(Pipeline(steps=1, loads=2)))
     boxes = producer[producer["kind"] == Kind.BULK]
@@ -204,6 +259,7 @@ def changed(old, new, pipe=Pipeline(), warp=None):  # noqa: B008 - a NamedTuple 
 
 
 MANY = [[*(init(0x800 + 8 * k, 1) for k in range(33)), EXIT], *warps_of(Pipeline())[1:]]
+TWO_LANES = init(0x700, 1).replace("0000 00000001", "0000 00000003").replace("0x700 0", "0x700 8")
 NO_VALUES, OUTSIDE, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "other workgroups", "unusual", "do not fit"
 
 
@@ -220,6 +276,14 @@ NO_VALUES, OUTSIDE, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "other work
         (changed(coded(2), coded(0)), UNUSUAL),
         ([[init(FULL, 1), init(FULL, 1), EXIT], *warps_of(Pipeline())[1:]], UNUSUAL),
         (MANY, UNUSUAL),
+        ([[TWO_LANES, *warps_of(Pipeline())[0]], *warps_of(Pipeline())[1:]], UNUSUAL),
+        (
+            [
+                *warps_of(Pipeline())[:3],
+                [*warps_of(Pipeline())[3][:-1], arrive(EMPTY, kind="ART0")[:-2] + "1388 ", EXIT],
+            ],
+            UNUSUAL,
+        ),
         (changed(f"1 {256:x} ", f"1 {512:x} "), STANDS_STILL),
         (changed(f"1 {256:x} ", f"1 {128:x} "), STANDS_STILL),
         (changed(coded(2), coded(3)), STANDS_STILL),

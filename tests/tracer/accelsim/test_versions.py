@@ -70,7 +70,7 @@ def test_lines_of_another_warp_are_damage(tmp_path):
 
 def test_cluster_lines_are_read_over(tmp_path, plain):
     text = grouped("6", suffix="0 0 NoVal ").replace(
-        "thread block = 1,0,0\n", "thread block = 1,0,0\ncluster id = 0,0,0\ncluster cta = 1,0,0\ncluster rank = 1\n"
+        "thread block = 1,0,0\n", "thread block = 1,0,0\ncluster id = 1,0,0\ncluster cta = 0,0,0\ncluster rank = 0\n"
     )
     workgroups, problems = read(write(tmp_path, text))
     assert problems == []
