@@ -17,7 +17,8 @@ from math import gcd
 import numpy as np
 
 from tracer.accelsim.phases import INIT_BIAS, PLACE_BITS, WORD
-from tracer.accelsim.warp_lines import ADDRESS_REGISTER, HELPER_NOTE, Row, WarpLines, rows_of
+from tracer.accelsim.tensor import WARPS_PER_GROUP
+from tracer.accelsim.warp_lines import ADDRESS_REGISTER, HELPER_NOTE, TENSOR_BY_MACS, Row, WarpLines, rows_of
 from traces.errors import UserError
 from traces.schema import (
     ARRIVE_ONLY,
@@ -37,6 +38,8 @@ FIRST_PLACE, PLACE_BYTES = 0x400, 8
 VALUE_REGISTER = "R251"
 TRANSFER_BYTES = 16
 """Most bytes of a transfer of a bulk copy."""
+COLUMN_MACS, COLUMNS_STEP, COLUMNS_MAX = 64 * 16 // WARPS_PER_GROUP, 8, 256
+"""Of HGMMA: multiply-accumulates of a warp for each column of B, and the columns that it can have."""
 OPCODE = {Bulk.LOAD: "UTMALDG.2D", Bulk.STORE: "UTMASTG.2D", Bulk.REDUCE: "UTMAREDG.2D.ADD"}
 
 
@@ -96,6 +99,12 @@ class HopperLines(WarpLines):
 
     def _end(self, imm: int, note: str) -> str:
         return f"{imm} 0 NoVal {note}"
+
+    def _tensor(self, macs: int) -> tuple[str, str]:
+        if macs <= max(TENSOR_BY_MACS):
+            return super()._tensor(macs)
+        columns = min(COLUMNS_STEP * round(macs / (COLUMNS_STEP * COLUMN_MACS)), COLUMNS_MAX)
+        return f"HGMMA.64x{columns}x16.F32", "0 0"  # the first column says if it ends a group
 
     def _address(self, rank: int, number: int) -> int:
         return (rank << PLACE_BITS) + FIRST_PLACE + PLACE_BYTES * number

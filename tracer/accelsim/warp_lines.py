@@ -198,16 +198,23 @@ class WarpLines:
     def _compute(self, event: Row, wait: int) -> None:
         """Write a COMPUTE event. The first instruction waits; the last one writes the registers of the slot."""
         count, slot = event.count, event.slot
-        opcode = WORK.get(Pipe(event.pipe)) or TENSOR_BY_MACS.get(event.work // max(count, 1), TENSOR_DEFAULT)
+        opcode, memory = WORK.get(Pipe(event.pipe)), "0"
+        if opcode is None:
+            opcode, memory = self._tensor(event.work // max(count, 1))
         mask = f"{self._lanes(event):08x}"
         sources = self._sources(wait, 0)
         result = "" if slot == NO_SLOT else self._destination(slot)
         last = f"1 {result}" if result else "0"
         if count:
-            self._line(event, result if count == 1 else "", opcode, sources, "0", 0)
+            self._line(event, result if count == 1 else "", opcode, sources, memory, 0)
         for k in range(1, count):
             address = (event.pc + PC_STEP * k) & PC_MASK
-            self.lines.append(f"{address:04x} {mask} {last if k == count - 1 else 0} {opcode} 0 0 {self._end(0, '')}")
+            target = last if k == count - 1 else 0
+            self.lines.append(f"{address:04x} {mask} {target} {opcode} 0 {memory} {self._end(0, '')}")
+
+    def _tensor(self, macs: int) -> tuple[str, str]:
+        """(opcode, memory columns) of a matrix instruction."""
+        return TENSOR_BY_MACS.get(macs, TENSOR_DEFAULT), "0"
 
     def _wait(self, event: Row, wait: int) -> None:
         """Write a WAIT event. A WAIT for nothing closes the copy group."""

@@ -8,6 +8,7 @@ import pytest
 
 import t3sim
 from tests.support.accelsim_texts import kernel_text, write
+from tests.support.cluster_texts import Pipeline, text_of, trace
 from tests.support.programs import barrier, bulk, kernel, phase_arrive, remote
 from tests.support.random_instructions import random_actions
 from tests.support.trace_samples import ListKernel, ListSource, random_kernel
@@ -16,7 +17,7 @@ from tracer.accelsim.writer import export_accelsim, same_events
 from tracer.gemm.source import Copy, Epilogue, GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from traces.errors import UserError
-from traces.schema import Bulk, Kind
+from traces.schema import Bulk, Kind, Pipe
 from traces.source import Prefill
 
 LINE = re.compile(
@@ -187,6 +188,17 @@ def test_bytes_that_others_bring_are_announced_where_their_line_stands(tmp_path)
     *_, last = gemm.workgroups()
     assert not (last.events["kind"] == Kind.BULK).any()
     assert export_accelsim(CommandSequence([gemm]), tmp_path).changed_workgroups == 0
+
+
+def test_matrix_instructions_of_warpgroups_keep_their_work(tmp_path):
+    """HGMMA 64 x 64 x 16 of an imported pipeline: each warp does a quarter."""
+    source = open_accelsim(write(tmp_path, text_of(*trace(Pipeline()))))
+    export_accelsim(source, tmp_path / "out")
+    for one in (source, open_accelsim(tmp_path / "out")):
+        (kernel,) = one.commands()
+        events = np.concatenate([workgroup.events for workgroup in kernel.workgroups()])
+        tensor = events[(events["kind"] == Kind.COMPUTE) & (events["pipe"] == Pipe.TENSOR)]
+        assert set(tensor["work"] // tensor["count"]) == {16384}
 
 
 def test_barriers_are_made_before_all_warps_meet(tmp_path):
