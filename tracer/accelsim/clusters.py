@@ -91,6 +91,16 @@ class Clusters:
         inside = [a % b for a, b in zip(place, self._shape, strict=True)]
         return (cluster[0], cluster[1], cluster[2]), (inside[0], inside[1], inside[2]), self.place(index).rank
 
+    def check(self, indices: list[int]) -> None:
+        """Refuse workgroups with linear indices that are not those of a cluster, in order of rank."""
+        first = self.place(indices[0]).cluster
+        if indices != [self.index(first, rank) for rank in range(self.size)]:
+            a, b, c = self._grid
+            raise UserError(
+                f"cluster: found workgroups {', '.join(map(str, indices))} of a grid of {a} x {b} x {c}, allowed are "
+                "those of a box of the grid, x first, of one shape in all clusters"
+            )
+
     def _axes(self, index: int) -> Triple:
         """Place in the grid."""
         return index % self._grid[0], index // self._grid[0] % self._grid[1], index // self._grid[0] // self._grid[1]
@@ -113,10 +123,6 @@ def shape_among(grid: Triple, indices: list[int]) -> Triple:
     """
     places = [(index % grid[0], index // grid[0] % grid[1], index // grid[0] // grid[1]) for index in indices]
     x, y, z = (max(axis) - min(axis) + 1 for axis in zip(*places, strict=True)) if places else SINGLE
-    if all(size % part == 0 for size, part in zip(grid, (x, y, z), strict=True)):
-        clusters = Clusters(grid, (x, y, z))
-        first = clusters.place(indices[0]).cluster if indices else 0
-        if [clusters.index(first, rank) for rank in range(clusters.size)] == (indices or [0]):
-            return x, y, z
-    raise UserError(f"cluster: found workgroups {', '.join(map(str, indices))} of a grid of {grid[0]} x {grid[1]} x "
-                    f"{grid[2]}, allowed are those of a box of the grid, x first")  # fmt: skip
+    fits = all(size % part == 0 for size, part in zip(grid, (x, y, z), strict=True))
+    Clusters(grid, (x, y, z) if fits else SINGLE).check(indices or [0])
+    return x, y, z

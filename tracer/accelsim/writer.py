@@ -187,6 +187,7 @@ class _KernelFile:
 
     def body(self, workgroups: list[Workgroup]) -> str:
         """Text of the workgroups of a cluster, with notes if they are needed."""
+        self._clusters.check([workgroup.index for workgroup in workgroups])
         self._summary.workgroups += len(workgroups)
         if self.version == 5:
             (workgroup,) = workgroups

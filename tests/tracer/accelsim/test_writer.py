@@ -231,9 +231,12 @@ def test_an_imported_cluster_keeps_its_shape(tmp_path):
     assert export_accelsim(placed, tmp_path / "out").changed_workgroups == 0
     kernel = next(iter(open_accelsim(tmp_path / "out").commands()))
     assert kernel.info.cluster == 2 and [w.index for w in kernel.workgroups()] == [w.index for w in rows]
-    items[0], items[1] = items[1], items[0]
-    with pytest.raises(UserError, match="cluster: found workgroups 1, 0 of a grid of 16 x 1 x 1, allowed are those of"):
-        export_accelsim(ListSource([ListKernel(gemm.info, items)]), tmp_path / "no")
+    for first in (0, 2):  # in the first cluster, and in a later one
+        other = [*items[:first], items[first + 1], items[first], *items[first + 2 :]]
+        message = f"found workgroups {first + 1}, {first} of a grid of 16 x 1 x 1, allowed are those of a box of the"
+        with pytest.raises(UserError, match=message):
+            export_accelsim(ListSource([ListKernel(gemm.info, other)]), tmp_path / "no")
+        assert not list((tmp_path / "no").iterdir())
 
 
 def test_what_no_version_tells_is_refused(tmp_path):
