@@ -16,6 +16,7 @@ from math import gcd
 
 import numpy as np
 
+from tracer.accelsim.instruction import BULK_LANES_MAX
 from tracer.accelsim.phases import INIT_BIAS, PLACE_BITS, WORD
 from tracer.accelsim.tensor import WARPS_PER_GROUP
 from tracer.accelsim.warp_lines import ADDRESS_REGISTER, HELPER_NOTE, TENSOR_BY_MACS, Row, WarpLines, rows_of
@@ -157,6 +158,11 @@ class HopperLines(WarpLines):
         if event.space == Bulk.SEND:
             raise UserError("space of a bulk copy: found 3 (between workgroups), an Accel-Sim trace does not tell it")
         opcode, row, rows, number = OPCODE[Bulk(event.space)], event.stride, event.work, event.inner
+        if rows * -(-row // TRANSFER_BYTES) > BULK_LANES_MAX:
+            raise UserError(
+                f"work: found {rows} rows of {row} bytes of a bulk copy, an Accel-Sim trace is read with up to "
+                f"{BULK_LANES_MAX} transfers of {TRANSFER_BYTES} bytes"
+            )
         ranks = ranks_in(event.cycles, self._rank)
         if self._rank in ranks and event.space == Bulk.LOAD:
             self._copied[number] += row * rows

@@ -244,6 +244,7 @@ def test_what_no_version_tells_is_refused(tmp_path):
     for event, message in (
         (bulk(0, 1, 64, kind=Bulk.SEND, barrier=0, to=[1]), "space of a bulk copy: found 3"),
         (remote(Kind.LOAD, 1, 0), "space: found 3"),
+        (bulk(0, 257, 1024, 2048), "work: found 257 rows of 1024 bytes"),
         (phase_arrive(0, 1, at=[0, 1], expected_bytes=16), "row_stride: found 16 bytes"),
     ):
         with pytest.raises(UserError, match=message):
