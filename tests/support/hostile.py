@@ -159,6 +159,7 @@ HOSTILE_KERNELS = {
         "inner: found 32, allowed of a bulk load 0 to 31 or 255, of one for a set of workgroups and of a send 0 to "
         "15, of others 255", inner=32,
     ),
+    "bulk_barrier_of_a_set": _bulk("inner: found 16, allowed of a bulk load 0 to 31", inner=16, cycles=1),
     "bulk_store_barrier": _bulk("inner: found 1, allowed of a bulk load 0 to 31 or 255", inner=1, space=1),
     "bulk_row": _bulk("stride: found 0, allowed of a bulk copy 1 to 1,048,575 bytes in a row", stride=0),
     "bulk_rows": _bulk(

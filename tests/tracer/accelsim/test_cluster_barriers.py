@@ -83,6 +83,22 @@ def test_an_arrival_behind_copies_has_no_waits_of_the_next_instruction(tmp_path)
         assert not barriers["wait"][barriers["space"] == PHASE_ARRIVE].any()
 
 
+def test_announcements_end_with_the_next_one_and_with_the_warp(tmp_path):
+    """The producer fills each stage once, so it waits for none."""
+    pipe = Pipeline(stages=5)
+
+    def change(rank, warps):
+        producer = [line for line in warps[1] if "PHASECHK" not in line and line not in MEET]
+        return [[line for line in lines if line not in MEET] for lines in (warps[0], producer, *warps[2:])]
+
+    workgroups, problems = read_cluster(tmp_path, pipe, change=change)
+    assert problems == []
+    for _, producer, *consumers in workgroups:
+        arrivals = producer[(producer["kind"] == Kind.BARRIER) & (producer["space"] == PHASE_ARRIVE)]
+        assert arrivals["slot"].tolist() == list(range(5)) and set(arrivals["row_stride"]) == {BOX_BYTES}
+        assert all(waits_of(consumer) == [(stage, 1) for stage in range(5)] for consumer in consumers)
+
+
 def with_private(rank, warps, count, uses):
     """The pipeline with barriers that only their workgroup knows, made first. uses: lines of the first one."""
     places = [shared(rank, 0x800 + 8 * k) for k in range(12)]

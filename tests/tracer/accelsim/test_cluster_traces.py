@@ -38,7 +38,7 @@ def test_copies_and_arrivals_name_the_workgroups_that_are_meant(tmp_path, pipe):
     workgroups, _ = read_cluster(tmp_path, pipe)
     everybody = (1 << pipe.size) - 1
     for rank, (_, producer, *consumers) in enumerate(workgroups):
-        assert not producer["pad"].any()
+        assert not producer["pad"].any() and not producer["cycles"][producer["kind"] == Kind.WAIT].any()
         boxes = producer[producer["kind"] == Kind.BULK]
         sets = [everybody * (pipe.size > 1), 0] if rank not in pipe.outside else [0]
         assert boxes["cycles"].tolist() == sets * pipe.steps and set(boxes["space"]) == {Bulk.LOAD}
@@ -149,6 +149,7 @@ def replaced(old, new, rank=None):
         (replaced("UTMALDG.2D 1 UR8 16 0x1000400 0", "UTMALDG.2D 1 UR8 16 0xff000400 0", rank=1), "other workgroups"),
         (replaced("8 1 0x1000400 0", "8 1 0x400 0", rank=1), "unusual"),
         (replaced("8 1 0x1000500 0", "8 1 0x500 0", rank=1), "unusual"),
+        (replaced("TRYWAIT 2 R255 R5 8 1 0x1000400", "TRYWAIT 2 R255 R5 8 1 0x400", rank=1), "unusual"),
     ],
 )
 def test_what_cannot_be_followed_waits_for_its_own_copies(tmp_path, change, reason):

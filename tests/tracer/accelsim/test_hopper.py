@@ -36,6 +36,7 @@ def test_an_impossible_barrier_is_refused(tmp_path):
     for number in (16, 300, -1):
         with pytest.raises(TraceError, match="slot: found 255, allowed of a barrier 0 to 15"):
             events_of(tmp_path, [line.format(number), end], version=6, architecture=90)
+        assert read(tmp_path / "kernel-1.traceg", lenient=True)[0] == []  # left out
     with pytest.raises(TraceError, match=r"bad register values after `Val`: .*Val 1 zz"):
         events_of(tmp_path, ["0000 ffffffff 1 R7 BAR.SYNC 0 0 64 0 Val 1 zz ", end], version=6, architecture=90)
 

@@ -226,12 +226,13 @@ def test_followed_copies_leave_no_listed_addresses(tmp_path):
         assert len(workgroup.addresses) == addresses
 
 
-def test_rows_that_are_too_far_apart_for_a_box_are_several(tmp_path):
-    """A bulk copy has a greatest pitch; a tensor may have a larger one."""
-    far = [[line.replace(" 4048 ", f" {(1 << 29) - 48} ") for line in warp] for warp in warps_of(Pipeline(steps=1))]
+@pytest.mark.parametrize("pitch", [1 << 29, ROW_BYTES // 2])
+def test_rows_that_are_too_far_apart_or_too_near_for_a_box_are_several(tmp_path, pitch):
+    """A bulk copy has a greatest pitch; a tensor may have a larger one, or rows that overlap."""
+    far = [[line.replace(" 4048 ", f" {pitch - 48} ") for line in warp] for warp in warps_of(Pipeline(steps=1))]
     (_, producer, *_), problems = read_warps(tmp_path, far)
     boxes = producer[producer["kind"] == Kind.BULK]
-    assert problems == [] and [int(box["base"]) - MATRIX for box in boxes] == [row << 29 for row in range(ROWS)]
+    assert problems == [] and [int(box["base"]) - MATRIX for box in boxes] == [row * pitch for row in range(ROWS)]
     assert set(boxes["work"]) == {1} and set(boxes["stride"]) == {ROW_BYTES}
 
 
@@ -276,6 +277,8 @@ NO_VALUES, OUTSIDE, UNUSUAL, STANDS_STILL = "ALLOW_REG_VAL_TRACING", "other work
         (changed(coded(2), coded(0)), UNUSUAL),
         ([[init(FULL, 1), init(FULL, 1), EXIT], *warps_of(Pipeline())[1:]], UNUSUAL),
         (MANY, UNUSUAL),
+        (changed("UTMALDG.2D 1 UR8 16 0x00000408", "UTMALDG.2D 1 UR8 16 0x00000400"), STANDS_STILL),
+        (changed(" 4048 ", " 4056 "), STANDS_STILL),
         ([[TWO_LANES, *warps_of(Pipeline())[0]], *warps_of(Pipeline())[1:]], UNUSUAL),
         (
             [
