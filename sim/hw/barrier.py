@@ -133,8 +133,8 @@ def cluster_opens(cu, warps, resident, now_ps):
 
 @compiled(inline=True)
 def _phase_key(number, completed):
-    """`wait` of a warp at a transaction barrier: never the number of a workgroup barrier."""
-    return np.uint64((completed + 1) * PHASE_BARRIERS + number)
+    """`wait` of a warp for at least one phase of a transaction barrier: never the number of a workgroup barrier."""
+    return np.uint64(completed * PHASE_BARRIERS + number)
 
 
 @compiled

@@ -150,9 +150,12 @@ def test_thirty_two_transaction_barriers_are_apart(others):
     assert first > 100_000 * CLOCK_PS and second - first > 100_000 * CLOCK_PS + MEMORY_PS
 
 
-def test_a_new_workgroup_begins_with_phase_0():
-    warps = [[bulk(A, 1, 128, barrier=0), phase_arrive(0)], [phase_wait(0, 1), store(C)]]
-    bench = run_cu([warps, warps], *HAS, memory_ps=MEMORY_PS, places=1)
+@pytest.mark.parametrize("number", [0, 31])
+def test_a_new_workgroup_begins_with_phase_0(number):
+    """Also behind one whose phase was not complete."""
+    warps = [[bulk(A, 1, 128, barrier=number), phase_arrive(number)], [phase_wait(number, 1), store(C)]]
+    before = [[phase_arrive(number, 2, expected_bytes=64)], []]
+    bench = run_cu([before, warps, warps], *HAS, memory_ps=MEMORY_PS, places=1)
     first, second = bench.issued_ps(C)
     assert second - first > MEMORY_PS
 
