@@ -1,5 +1,6 @@
 """Build the events of the workgroups of a cluster from their instructions."""
 
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -78,17 +79,17 @@ class Builder:
             more = self._find_phases(members, opcodes) if whole else INCOMPLETE
             if more < 0:
                 self._warn_of_phases(where, more)
-        builder["followed"], builder["meets"] = more > 0, meets
-        workgroups = self._try(members, opcodes, more)
-        if workgroups is None and more > 0:
+        workgroups = None
+        for followed, meeting in dict.fromkeys(product((more > 0, False), (meets, False))):
+            builder["followed"], builder["meets"] = followed, meeting
+            workgroups = self._try(members, opcodes, more if followed else 0)
+            if workgroups is not None:
+                break
+        assert workgroups is not None  # without barriers it can always be built
+        if more > 0 and not followed:
             self._warn_of_phases(where, STANDS_STILL)
-            builder["followed"] = 0
-            workgroups = self._try(members, opcodes, 0)
-        if workgroups is None:
+        if meets and not meeting:
             self._problems.warn("barrier of a cluster", where, NO_MEETING)
-            builder["meets"] = 0
-            workgroups = self._try(members, opcodes, 0)
-        assert workgroups is not None
         return workgroups
 
     def _warn_of_phases(self, where: str, reason: int) -> None:

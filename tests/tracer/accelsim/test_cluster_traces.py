@@ -178,8 +178,9 @@ def test_a_warp_that_arrives_twice_at_the_barrier_of_the_cluster_does_not_meet(t
 
     path = write(tmp_path, text_of(*trace(Pipeline(), change=change)))
     workgroups, problems = read(path)
-    assert any("or one arrives twice" in line for line in problems)
+    assert len(problems) == 1 and "or one arrives twice" in problems[0]
     assert not any(meets([workgroup.events]) for workgroup in workgroups)
+    assert all((workgroup.events["kind"] == Kind.BULK).any() for workgroup in workgroups)
     assert t3sim.run(path, machine="h100_sxm").headline()["time_ns"] > 0
 
 
