@@ -69,10 +69,11 @@ class Checkpoint:
         try:
             if not check_seal(self.path):
                 return None
-            with open(self.path, "rb") as file, np.load(file, allow_pickle=False) as content:
-                if json.loads(str(content["about"])) != self._about():
-                    return None
-                return State(json.loads(str(content["facts"])), {name: content[name] for name in content.files})
+            content = np.load(self.path, allow_pickle=False)  # stays open: a state can be as large as the machine
+            if json.loads(str(content["about"])) != self._about():
+                content.close()
+                return None
+            return State(json.loads(str(content["facts"])), content)
         except Exception:  # a damaged file makes numpy and zipfile raise many kinds of errors
             return None
 

@@ -4,7 +4,7 @@ The records are the complete state of the machine. So a machine of the same buil
 without any difference. `sim.host.checkpoint` stores them in a file.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,11 +17,11 @@ class State(NamedTuple):
 
     Attributes:
         facts: values of the host, which JSON can hold.
-        arrays: name -> records: the node's own arrays, not copies.
+        arrays: name -> records: the node's own arrays, not copies; or those of a file, read one by one when asked for.
     """
 
     facts: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+    arrays: Mapping[str, np.ndarray]
 
 
 class ClusterState(NamedTuple):
@@ -61,12 +61,24 @@ def flat_state(cluster: ClusterState) -> State:
 
 def cluster_state(flat: State) -> ClusterState:
     """The inverse of `flat_state`."""
-    gpus = [State(facts, _below(f"gpu.{number}.", flat.arrays)) for number, facts in enumerate(flat.facts["gpus"])]
+    gpus = [State(facts, _Below(f"gpu.{number}.", flat.arrays)) for number, facts in enumerate(flat.facts["gpus"])]
     return ClusterState(flat.facts["horizon_ps"], flat.facts["still"], gpus)
 
 
-def _below(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
+class _Below(Mapping[str, np.ndarray]):
+    """The arrays whose names begin with a prefix, by the rest of their names."""
+
+    def __init__(self, prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
+        self._prefix, self._arrays = prefix, arrays
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[self._prefix + name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.removeprefix(self._prefix) for name in self._arrays if name.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:
@@ -80,7 +92,7 @@ def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:
     return arrays
 
 
-def with_arrays(records: Records, arrays: dict[str, np.ndarray], prefix: str = "") -> Records:
+def with_arrays(records: Records, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Records:
     """The named tuple with copies of the given arrays, which have the names of `named_arrays`.
 
     An array whose shape does not change is overwritten in place. So its other users (for wires) see the new values.
