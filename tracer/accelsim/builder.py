@@ -1,5 +1,6 @@
 """Build the events of the workgroups of a cluster from their instructions."""
 
+from collections.abc import Callable
 from itertools import product
 from math import prod
 from typing import NamedTuple
@@ -100,22 +101,24 @@ class Builder:
 
         0: it has none.
         """
-        builder, total = self.record, 0
-        start_phases(builder)
-        for find in (find_inits, find_uses, None, count_arrivals):
-            for member in members:
-                builder["rank"] = member.rank
-                tables = member.tables
-                facts = (builder, tables.instructions, len(tables.instructions), opcodes)
-                if find is find_inits:
-                    found = find(*facts)
-                elif find is not None:
-                    found = find(*facts, tables.addresses)
-                else:
-                    found = number_phases(builder, self._threads) if member.rank == 0 else 0
-                if found < 0:
-                    return int(found)
-                total += int(found) if find is count_arrivals else 0
+        start_phases(self.record)
+        why = self._ask(find_inits, members, opcodes)
+        if why == 0:
+            why = self._ask(find_uses, members, opcodes)
+        if why == 0:
+            why = int(number_phases(self.record, self._threads))
+        return why or self._ask(count_arrivals, members, opcodes)
+
+    def _ask(self, find: Callable[..., int], members: list[Member], opcodes: np.ndarray) -> int:
+        """Sum of what `find` gives for all members; its first key of WHY."""
+        total = 0
+        for member in members:
+            self.record["rank"] = member.rank
+            tables = member.tables
+            found = int(find(self.record, tables.instructions, len(tables.instructions), opcodes, tables.addresses))
+            if found < 0:
+                return found
+            total += found
         return total
 
     def _try(self, members: list[Member], opcodes: np.ndarray, more: int) -> list[Workgroup] | None:

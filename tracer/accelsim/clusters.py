@@ -63,6 +63,11 @@ def shape_of(grid: Triple, found: Iterable[tuple[Triple, Triple]]) -> Triple | N
     return SINGLE if sizes == [1, 1, 1] else None
 
 
+def axes(grid: Triple, index: int) -> Triple:
+    """Place in the grid of the workgroup with a linear index."""
+    return index % grid[0], index // grid[0] % grid[1], index // grid[0] // grid[1]
+
+
 class ClusterPlace(NamedTuple):
     """cluster: its number. rank: of the workgroup in it."""
 
@@ -79,14 +84,14 @@ class Clusters:
 
     def place(self, index: int) -> ClusterPlace:
         """Place of the workgroup with this linear index."""
-        x, y, z = self._axes(index)
+        x, y, z = axes(self._grid, index)
         a, b, c = self._shape
         columns, rows = self._grid[0] // a, self._grid[1] // b
         return ClusterPlace(x // a + columns * (y // b + rows * (z // c)), x % a + a * (y % b + b * (z % c)))
 
     def tell(self, index: int) -> tuple[Triple, Triple, int]:
         """(cluster, place in it, rank) of the workgroup with this linear index, as a trace tells them."""
-        place = self._axes(index)
+        place = axes(self._grid, index)
         cluster = [a // b for a, b in zip(place, self._shape, strict=True)]
         inside = [a % b for a, b in zip(place, self._shape, strict=True)]
         return (cluster[0], cluster[1], cluster[2]), (inside[0], inside[1], inside[2]), self.place(index).rank
@@ -100,10 +105,6 @@ class Clusters:
                 f"cluster: found workgroups {', '.join(map(str, indices))} of a grid of {a} x {b} x {c}, allowed are "
                 "those of a box of the grid, x first, of one shape in all clusters"
             )
-
-    def _axes(self, index: int) -> Triple:
-        """Place in the grid."""
-        return index % self._grid[0], index // self._grid[0] % self._grid[1], index // self._grid[0] // self._grid[1]
 
     def index(self, cluster: int, rank: int) -> int:
         """Linear index of a workgroup of a cluster."""
@@ -121,7 +122,7 @@ def shape_among(grid: Triple, indices: list[int]) -> Triple:
     Raises:
         UserError: they are no box of the grid.
     """
-    places = [(index % grid[0], index // grid[0] % grid[1], index // grid[0] // grid[1]) for index in indices]
+    places = [axes(grid, index) for index in indices]
     x, y, z = (max(axis) - min(axis) + 1 for axis in zip(*places, strict=True)) if places else SINGLE
     fits = all(size % part == 0 for size, part in zip(grid, (x, y, z), strict=True))
     Clusters(grid, (x, y, z) if fits else SINGLE).check(indices or [0])

@@ -6,8 +6,8 @@
     wait for n phases                SYNCS.PHASECHK.TRANS64.TRYWAIT with the parity of phase n - 1
     barrier of the cluster           UCGABAR_ARV, UCGABAR_WAIT
 
-Before them stand lines that no event has: the first warp makes the barriers (SYNCS.EXCH.64), and all warps meet. Every
-line has a note (`tracer.accelsim.warp_lines`), which Accel-Sim ignores behind the values of registers.
+First come lines that no event has: the first warp makes the barriers (SYNCS.EXCH.64), then all warps wait for each
+other. Lines have notes (`tracer.accelsim.warp_lines`) behind the values of registers, where Accel-Sim ignores them.
 """
 
 from collections import defaultdict

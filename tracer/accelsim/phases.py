@@ -35,7 +35,6 @@ PHASE = np.dtype(
         ("shared", "i8"),  # 1 = other workgroups signal it
     ]
 )
-LANES = 32
 INIT_BIAS, WORD = 0x100000, 0xFFFFFFFF
 PLACE_BITS = 24
 """Bits of an address of shared memory below the rank."""
@@ -120,7 +119,7 @@ def start_phases(builder):
 
 
 @compiled
-def find_inits(builder, instructions, count, opcodes):
+def find_inits(builder, instructions, count, opcodes, _addresses):
     """Find the transaction barriers that workgroup `builder.rank` makes in its `count` instructions. Writes: builder.
 
     Returns:

@@ -14,6 +14,7 @@ from typing import IO
 
 import numpy as np
 
+from tracer.accelsim.clusters import axes
 from tracer.accelsim.header import Header
 from tracer.accelsim.kernel import ID_WORDS, AccelsimKernel, KernelReader, body_blocks
 from tracer.accelsim.problems import BadData, TraceError
@@ -160,9 +161,7 @@ def _block_text(
     """
     block = int(keys["block"][0])
     raw_lines = keys["line"].tolist()
-    grid_x, grid_y, _ = header.grid
-    x, y, z = block % grid_x, block // grid_x % grid_y, block // (grid_x * grid_y)
-    parts = [b"#BEGIN_TB\nthread block = %d,%d,%d\n" % (x, y, z)]
+    parts = [b"#BEGIN_TB\nthread block = %d,%d,%d\n" % axes(header.grid, block)]
     lines = [raw_lines[0]] * 2
     edges = [0, *(np.flatnonzero(np.diff(keys["warp"])) + 1).tolist(), len(keys)]
     for first, last in pairwise(edges):

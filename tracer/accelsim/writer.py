@@ -19,7 +19,7 @@ from typing import IO
 
 import numpy as np
 
-from tracer.accelsim.clusters import Clusters, shape_among
+from tracer.accelsim.clusters import Clusters, axes, shape_among
 from tracer.accelsim.header import LANES_PER_WARP, parse_header
 from tracer.accelsim.hopper_lines import hopper_body, needs_hopper
 from tracer.accelsim.kernel import KernelReader
@@ -121,8 +121,7 @@ def cluster_text(info: KernelInfo, clusters: Clusters, workgroups: list[Workgrou
 
 def block_text(info: KernelInfo, index: int, place: str, body: list[tuple[int, list[str]]]) -> str:
     """Text of a thread block. place: lines that tell its cluster. body: (warp, its lines)."""
-    x, rest = index % info.grid[0], index // info.grid[0]
-    parts = [f"\n#BEGIN_TB\n\nthread block = {x},{rest % info.grid[1]},{rest // info.grid[1]}\n{place}"]
+    parts = ["\n#BEGIN_TB\n\nthread block = {},{},{}\n".format(*axes(info.grid, index)), place]
     parts += [f"\nwarp = {warp}\ninsts = {len(lines)}\n" + "\n".join(lines) + "\n" for warp, lines in body]
     return "".join(parts) + "\n#END_TB\n"
 
