@@ -60,6 +60,8 @@ def claim(name, experiment, answer, published, **more):
     return Claim(id=name, experiment=experiment, answer=answer, published=published, **given | more)
 
 
+CLAIMED = {name: EXPERIMENTS[name] for name in ("small", "both", "sizes")}
+"""Those of the claims: the whole report, with the figures of a search, takes some ten seconds."""
 CLAIMS = [
     claim("gain", "small", f"{NAME}/T3-MCA/speedup", 1.30, tolerance=0.5, note="why | so"),
     claim("far", "both", "geomean/T3-MCA/speedup", 3.0, tolerance=0.1),
@@ -90,37 +92,47 @@ def answered(store, **settings):
     return answer_claims(store, **{"full": True, "experiments": EXPERIMENTS, "claims": CLAIMS} | settings)
 
 
-@pytest.mark.slow
-def test_quick_runs_take_what_the_store_has(store, tmp_path):
-    found = answered(store, full=False)
-    assert set(found.answers) == set(EXPERIMENTS) and found.rows[0].verdict == INSIDE
-    other = Store(tmp_path / "other")
-    for run in EXPERIMENTS["small"].runs():
-        other.put(run.key, store.get(run.key))
-    found = answered(other, full=False)
-    assert set(found.answers) == {"small"} and found.rows[1].verdict == NOT_RUN
-
-
-@pytest.mark.slow
-def test_report_archive_and_figures(store, tmp_path):
-    folder = tmp_path / "out"
+def report(store, folder):
+    """Write everything that a report has into a new folder."""
     folder.mkdir()
     found = answered(store)
     write_report(folder, found, draw_figures(found, folder))
     write_findings(folder / "validation.h5", found)
-    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reported(filled, tmp_path_factory):
+    """Folder of the report of all experiments."""
+    return report(Store(filled), tmp_path_factory.mktemp("reported") / "out")
+
+
+@pytest.mark.slow
+def test_quick_runs_take_what_the_store_has(store, tmp_path):
+    found = answered(store, full=False, experiments=CLAIMED)
+    assert set(found.answers) == set(CLAIMED) and found.rows[0].verdict == INSIDE
+    other = Store(tmp_path / "other")
+    for run in EXPERIMENTS["small"].runs():
+        other.put(run.key, store.get(run.key))
+    found = answered(other, full=False, experiments=CLAIMED)
+    assert set(found.answers) == {"small"} and found.rows[1].verdict == NOT_RUN
+
+
+@pytest.mark.slow
+def test_report_archive_and_figures(reported):
+    markdown = (reported / "report.md").read_text(encoding="utf-8")
     assert "| the gain | 1.3 x |" in markdown and "3 claims: 1 inside, 1 outside, 1 shown." in markdown
     rows = ("| geomean | 72-8 |", "| mega-gpt-2/op/tp8 | 1 |", "| DRAM queue = one |", "| training, mega-gpt-2/tp8 |")
     assert all(row in markdown for row in rows)
-    figures = sorted(path.name for path in (folder / "figures").iterdir())
+    figures = sorted(path.name for path in (reported / "figures").iterdir())
     assert len(figures) == 4 + 3 + 1 + 1 + 1 + 2
     for name in figures:
         assert f"(figures/{name})" in markdown
-        assert (folder / "figures" / name).read_bytes().startswith(b"\x89PNG")
-    page = (folder / "report.html").read_text(encoding="utf-8")
+        assert (reported / "figures" / name).read_bytes().startswith(b"\x89PNG")
+    page = (reported / "report.html").read_text(encoding="utf-8")
     assert page.count('<img src="data:image/png;base64,') == len(figures)
     assert "http:" not in page and "https:" not in page  # base64 has no colon
-    with h5py.File(folder / "validation.h5") as file:
+    with h5py.File(reported / "validation.h5") as file:
         assert file["claims/id"].asstr()[:].tolist() == ["gain", "far", "machine"]
         assert file["claims/published"][1] == 3.0
         names = file["answers/both/name"].asstr()[:].tolist()
@@ -162,33 +174,31 @@ def test_conclusions_are_of_experiments_that_the_report_holds():
 
 
 @pytest.mark.slow
-def test_the_same_answers_give_the_same_bytes(store, tmp_path):
-    for name in ("a", "b"):
-        folder = tmp_path / name
-        folder.mkdir()
-        found = answered(store)
-        write_report(folder, found, draw_figures(found, folder))
-        write_findings(folder / "validation.h5", found)
-    for path in (tmp_path / "a").rglob("*.*"):
-        assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes(), path.name
+def test_the_same_answers_give_the_same_bytes(reported, store, tmp_path):
+    again = report(store, tmp_path / "again")
+    for path in reported.rglob("*.*"):
+        assert path.read_bytes() == (again / path.relative_to(reported)).read_bytes(), path.name
 
 
 @pytest.mark.slow
 def test_claims_that_nothing_answers_are_refused(store):
+    def asked(**settings):
+        return answered(store, experiments=CLAIMED, **settings)
+
     with pytest.raises(UserError, match="no experiment 'none'"):
-        answered(store, claims=[claim("x", "none", "y", 1.0)])
+        asked(claims=[claim("x", "none", "y", 1.0)])
     with pytest.raises(UserError, match="no answer 'y'"):
-        answered(store, claims=[claim("x", "small", "y", 1.0, tolerance=1)])
-    assert answered(store, claims=[claim("x", "small", "y", 1.0)]).rows[0].verdict == NOT_RUN
+        asked(claims=[claim("x", "small", "y", 1.0, tolerance=1)])
+    assert asked(claims=[claim("x", "small", "y", 1.0)]).rows[0].verdict == NOT_RUN
     with pytest.raises(UserError, match="no such experiment"):
-        answered(store, only=("none",))
+        asked(only=("none",))
 
 
 @pytest.fixture
 def command(store, tmp_path, monkeypatch):
-    """`t3sim validate` on the small experiments, with a baseline that the test writes."""
+    """`t3sim validate` on the experiments of the claims, with a baseline that the test writes."""
     baseline = tmp_path / "baseline.json"
-    monkeypatch.setattr(answers_module, "load_experiments", lambda: EXPERIMENTS)
+    monkeypatch.setattr(answers_module, "load_experiments", lambda: CLAIMED)
     monkeypatch.setattr(answers_module, "load_claims", lambda: CLAIMS)
     monkeypatch.setattr(verb, "BASELINE", baseline)
     monkeypatch.setattr(verb, "draw_figures", lambda *_: {})  # drawn in the tests above
