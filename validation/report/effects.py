@@ -53,8 +53,9 @@ def noise(levels: pd.DataFrame, values: pd.DataFrame) -> pd.Series:
     The answers are given to other machines: those of machine k + n to machine k, for the first ROTATIONS values of n.
     """
     rotations = range(1, min(ROTATIONS, len(values) - 1) + 1)
-    rotated = (pd.DataFrame(np.roll(values, -n, axis=0), values.index, values.columns) for n in rotations)
-    return pd.concat([main_effects(levels, each) for each in rotated]).quantile(QUIET)
+    rotated = pd.concat([values.set_axis(np.roll(values.index, n)) for n in rotations], axis=1, keys=rotations)
+    effects = main_effects(levels, rotated.loc[values.index])
+    return effects.stack(level=0, future_stack=True)[values.columns].quantile(QUIET)
 
 
 def reaches(levels: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
@@ -68,11 +69,12 @@ def pair_effects(levels: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
     alone = main_effects(levels, values.to_frame())[values.name]
     strongest = list(alone.nlargest(STRONGEST).index)
     single = [levels[factor] for factor in strongest]
+    by_single = _explained(values.to_frame(), single)
     rows = []
     for first, second in combinations(strongest, 2):
         cells = levels[first] + " & " + levels[second]
         if len(cells) >= PER_CELL * cells.nunique():
-            gained = _explained(values.to_frame(), [*single, cells]) - _explained(values.to_frame(), single)
+            gained = _explained(values.to_frame(), [*single, cells]) - by_single
             rows.append({"first": first, "second": second, "share": gained.iloc[0]})
     found = pd.DataFrame(rows, columns=["first", "second", "share"])
     return found.sort_values("share", ascending=False, kind="stable", ignore_index=True)
