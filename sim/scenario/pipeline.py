@@ -1,10 +1,10 @@
 """The time of a pipeline: each stage runs its passes in the order of the software, each pass waits for its input.
 
 One forward and one backward pass in turn (1F1B), with one or several parts of the model on each stage (interleaved), as
-in arXiv 2104.04473, section 2.2; the passes before the first backward pass are those of Megatron-LM,
+in arXiv 2104.04473, section 2.2. The passes before the first backward pass are those of Megatron-LM of 2025,
 core/pipeline_parallel/schedules.py. A send begins when its pass has ended and no earlier send in its direction runs.
-The stage goes on meanwhile. So few micro-batches are between two stages that sends show: with one part, a stage waits
-for most of them. Sends of Megatron-LM block both stages, which can take longer.
+The stage goes on meanwhile. With one part a stage has no other pass to run, so most sends show. Sends of Megatron-LM
+also block the sender, which can take longer.
 """
 
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ class Pipeline:
         count = self.micro_batches * self.parts
         first = self.stages - 1 - stage
         if self.parts > 1:
-            first = count if self.micro_batches == self.stages else 2 * first + (self.parts - 1) * self.stages
+            first = 2 * first + (self.parts - 1) * self.stages
         first = min(first, count) if self.train else count
         for k in range(count):
             yield self._pass(k, backward=False)
