@@ -1,6 +1,5 @@
 """Sentences with numbers say what the committed tables say."""
 
-import csv
 import re
 from collections import Counter
 from math import floor
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 import t3sim
 from tests.support.paths import ROOT
 from validation.claims.claim import load_claims
+from validation.csv_file import read_csv
 from validation.report.compare import INSIDE, OUTSIDE, SHOWN, Row, verdict
 from validation.report.page import summary
 
@@ -33,8 +33,7 @@ def cells(page):
 
 def test_the_two_nearest_machines_of_the_searches():
     """How many of the published aggregates they meet."""
-    with (TABLES / "search.csv").open(encoding="utf-8", newline="") as file:
-        machines = {row["machine"]: row for row in csv.DictReader(file) if row["search"] == "search_best"}
+    machines = {row["machine"]: row for row in read_csv(TABLES / "search.csv") if row["search"] == "search_best"}
     claims = [claim for claim in load_claims() if claim.experiment in ("paper", "nmc_scatter")]
     met = {}
     for name in ("av", "nb"):
@@ -69,8 +68,8 @@ def test_a_summary_counts_kinds_apart_where_both_have_verdicts():
 
 def test_what_is_said_of_bytes_that_were_not_counted():
     """HBM reads of an MI300X: ours against the derivation of the measured file."""
-    with (ROOT / "validation" / "references" / "memory_counters_mi300x.csv").open(encoding="utf-8", newline="") as file:
-        derived = [float(row["read_GB_after_LLC_hits(derived)"]) for row in csv.DictReader(file)][:2]
+    measured = read_csv(ROOT / "validation" / "references" / "memory_counters_mi300x.csv")
+    derived = [float(row["read_GB_after_LLC_hits(derived)"]) for row in measured][:2]
     (row,) = [line for line in REPORT.splitlines() if "8192^3 in bf16: bytes read from HBM" in line]
     ours = float(row.split(" | ")[2].removesuffix(" GB"))
     high = [round(100 * (ours / value - 1)) for value in derived]
@@ -209,8 +208,8 @@ def shorter(lines, kernel):
 
 def test_what_fused_over_apart_is():
     """A speed-up: above 1 where the fused time is shorter."""
-    with (ROOT / "validation/references/gemm_with_collective_a100.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["flux_fused_us"]]
+    measured = read_csv(ROOT / "validation/references/gemm_with_collective_a100.csv")
+    rows = [row for row in measured if row["flux_fused_us"]]
     row = max(rows, key=lambda row: float(row["speedup_fused_over_separate"]))
     assert float(row["flux_fused_us"]) < float(row["cublas_gemm_us"]) + float(row["nccl_collective_us"])
     assert "**Speed-ups** are the time apart over the fused time" in words("validation/tables/overlap.md")

@@ -5,7 +5,6 @@ The two synthetic traces are in the project. The FlashInfer trace is read from t
 this folder it is left out. Cycles are compared without the launch latency, which is one number in both simulators.
 """
 
-import csv
 import os
 from collections.abc import Iterator
 from itertools import pairwise
@@ -24,6 +23,7 @@ from traces.archive import open_archive, write_archive
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.source import KernelInfo, KernelSource, Prefill, Workgroup
 from traces.units import period_ps
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "accelsim.csv"
@@ -60,8 +60,7 @@ def cases() -> list[Case]:
 
 def reference(case: Case) -> dict[str, str]:
     """Accel-Sim's figures."""
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
-        return next(row for row in csv.DictReader(file) if row["case"] == case.name)
+    return next(row for row in read_csv(REFERENCE) if row["case"] == case.name)
 
 
 def theirs_cycles(case: Case) -> int:

@@ -7,7 +7,6 @@ values of H100, and no measurement calibrates NVLS.
 """
 
 import argparse
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +14,8 @@ from typing import NamedTuple
 from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.collective import Collective, simulate_collective
-from traces.output import replacing
 from validation.against.model_predictions import current_revision
+from validation.csv_file import read_csv, write_csv
 
 FOLDER = Path(__file__).parents[1] / "predictions"
 SIZES_BYTES = tuple(1 << power for power in range(12, 31))
@@ -67,14 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for machine in dict.fromkeys(asked.machine for asked in chosen):
         own = [asked for asked in chosen if asked.machine == machine]
         path, kinds = FOLDER / f"collectives_{machine}.csv", {asked.kind for asked in own}
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [row for row in list(csv.reader(file))[1:] if row[0] not in kinds]
+        rows = [[*row.values()] for row in read_csv(path) if row["collective"] not in kinds]
         rows += [predicted(asked, size, store) for asked in own for size in asked.sizes]
         order = [(asked.kind, str(asked.gpus)) for asked in QUESTIONS if asked.machine == machine]
         rows.sort(key=lambda row: order.index((row[0], row[1])))
-        with replacing(path) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerows([COLUMNS, *rows])
+        write_csv(path, COLUMNS, rows)
 
 
 if __name__ == "__main__":

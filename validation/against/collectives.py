@@ -8,7 +8,6 @@ held out: they give no value, but they were in view when the model was made (`co
 """
 
 import argparse
-import csv
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ from sim.run.store import Store
 from sim.scenario.collective import ALIASES, Collective, CollectiveResult, simulate_collective
 from traces.command.document import Bullets, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import MIB, PS_PER_NS, PS_PER_US
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "collectives_notes.md"
@@ -93,11 +93,10 @@ def measured() -> dict[Case, dict[int, float]]:
     """Case -> size in bytes -> time in us."""
     times_us: dict[Case, dict[int, float]] = {}
     for path in REFERENCES:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                kind = ALIASES.get(row["collective"], row["collective"])
-                case = Case(row["system"], int(row["gpus"]), kind)
-                times_us.setdefault(case, {})[int(row["bytes"])] = float(row["time_us"])
+        for row in read_csv(path):
+            kind = ALIASES.get(row["collective"], row["collective"])
+            case = Case(row["system"], int(row["gpus"]), kind)
+            times_us.setdefault(case, {})[int(row["bytes"])] = float(row["time_us"])
     return times_us
 
 

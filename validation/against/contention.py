@@ -9,7 +9,6 @@ earlier revisions stay.
 """
 
 import argparse
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -28,10 +27,10 @@ from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
-from traces.output import replacing
 from traces.schema import SECTOR_BYTES
 from traces.units import PS_PER_MS
 from validation.against.model_predictions import current_revision
+from validation.csv_file import read_csv, write_csv
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "contention_notes.md"
@@ -121,11 +120,10 @@ def measured_alone() -> list[Alone]:
     """Every size and number of channels of which the files have an all-reduce alone."""
     times: dict[tuple[int, int], list[float]] = {}
     for name in MEASURED:
-        with (REFERENCES / name).open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                channels = row["nccl_max_nchannels"].replace("unset", f"{UNSET}")
-                key = int(row["collective_tensor_bytes"]), int(channels)
-                times.setdefault(key, []).append(float(row["collective_alone_ms"]))
+        for row in read_csv(REFERENCES / name):
+            channels = row["nccl_max_nchannels"].replace("unset", f"{UNSET}")
+            key = int(row["collective_tensor_bytes"]), int(channels)
+            times.setdefault(key, []).append(float(row["collective_alone_ms"]))
     return [Alone(*key, median(found)) for key, found in sorted(times.items())]
 
 
@@ -204,8 +202,7 @@ def alone_row(alone: Alone, result: RunResult) -> list[str]:
 
 def counted() -> str:
     """What AMD's counters say of an all-reduce."""
-    with COUNTERS.open(encoding="utf-8", newline="") as file:
-        row = next(row for row in csv.DictReader(file) if row["kernel"] == "RCCL")
+    row = next(row for row in read_csv(COUNTERS) if row["kernel"] == "RCCL")
     read, written = row["read_bytes_per_payload_byte"], row["write_bytes_per_payload_byte"]
     return (
         "An all-reduce alone. Two values are calibrated with these times (`rccl_mi300x`). AMD's counters, 536,870,912 "
@@ -257,18 +254,14 @@ def table(found: Found, alone: Mapping[Alone, RunResult]) -> str:
 
 def write_predictions(found: Found) -> None:
     """Add the blind answers that are new. Those of earlier revisions stay."""
-    with PREDICTIONS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    known = {tuple(row[name] for name in PREDICTED[:-1]) for row in rows}
+    rows = [tuple(row.values()) for row in read_csv(PREDICTIONS)]
+    known = {row[:-1] for row in rows}
     revision = current_revision()
     for (case, way), ours in found.items():
         answer = (str(case.m), str(case.channels), way, *_times(ours), "blind")
         if case in BLIND and answer not in known:
-            rows.append(dict(zip(PREDICTED, (*answer, revision), strict=True)))
-    with replacing(PREDICTIONS) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, PREDICTED, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+            rows.append((*answer, revision))
+    write_csv(PREDICTIONS, PREDICTED, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

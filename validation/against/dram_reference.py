@@ -4,13 +4,13 @@
 table with a new one. Every row is a prediction: no parameter was chosen from it.
 """
 
-import csv
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from sim.run.dram import DramResult, run_stream
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "hbm2_channel.csv"
@@ -45,20 +45,19 @@ class Row(NamedTuple):
 
 def reference_rows() -> list[Row]:
     """All rows with our results, in the order of the file."""
-    with REFERENCE.open(encoding="utf-8") as file:
-        return [
-            Row(
-                row["simulator"],
-                row["config"],
-                row["stream"],
-                float(row["bandwidth_GBps"]),
-                float(row["avg_read_latency_ns"]),
-                float(row["p50_latency_ns"]),
-                float(row["row_hit_rate"]),
-                our_result(row["config"], row["stream"]),
-            )
-            for row in csv.DictReader(line for line in file if not line.startswith("#"))
-        ]
+    return [
+        Row(
+            row["simulator"],
+            row["config"],
+            row["stream"],
+            float(row["bandwidth_GBps"]),
+            float(row["avg_read_latency_ns"]),
+            float(row["p50_latency_ns"]),
+            float(row["row_hit_rate"]),
+            our_result(row["config"], row["stream"]),
+        )
+        for row in read_csv(REFERENCE)
+    ]
 
 
 @cache

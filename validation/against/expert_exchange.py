@@ -7,7 +7,6 @@ DeepEP; ep_bench.cu of NCCL EP). Ours: the all-to-all of the machine's library w
 `t3sim model` has it for experts (`tracer.models.layer.sent_rows`).
 """
 
-import csv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from tracer.models.deployment import Deployment, Software
 from tracer.models.layer import sent_rows
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_NS, PS_PER_US
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "moe_dispatch_published.csv"
@@ -100,8 +100,7 @@ CASES = (
 
 def published() -> dict[tuple[str, str, str], dict[str, str]]:
     """(library_mode, EP, operation) -> the row."""
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
-        return {(row["library_mode"], row["EP"], row["operation"]): row for row in csv.DictReader(file)}
+    return {(row["library_mode"], row["EP"], row["operation"]): row for row in read_csv(REFERENCE)}
 
 
 def cells(case: Case, ours_us: float) -> list[str]:

@@ -11,7 +11,6 @@ a fused GEMM is not faster than the GEMM alone there.
 Each value is the time of all GPUs; GEMM alone is one GPU. The collective alone is that of the library (NCCL).
 """
 
-import csv
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +27,8 @@ from sim.scenario.collective import Collective, simulate_collective
 from sim.scenario.scenario import Scenario
 from tracer.gemm.source import GemmProblem, GemmSource, TileOrder
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
-from traces.output import replacing
 from traces.units import PS_PER_US
+from validation.csv_file import read_csv, write_csv
 
 HERE = Path(__file__).parents[1]
 PREDICTIONS = HERE / "predictions" / "fused_h100.csv"
@@ -146,18 +145,16 @@ def predicted(case: Case, store: Store) -> Times:
 
 def write_predictions(store: Store) -> None:
     found = {case: predicted(case, store) for case in cases()}
-    with replacing(PREDICTIONS) as path, path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for case, times in found.items():
-            kind = "simulated" if len(sizes_of(case)) == 1 else "extrapolated"
-            writer.writerow((case.software, GPUS, *case[1:], *(f"{value:.1f}" for value in times), kind))
+    rows = []
+    for case, times in found.items():
+        kind = "simulated" if len(sizes_of(case)) == 1 else "extrapolated"
+        rows.append((case.software, GPUS, *case[1:], *(f"{value:.1f}" for value in times), kind))
+    write_csv(PREDICTIONS, COLUMNS, rows)
 
 
 def read(path: Path) -> dict[Case, dict[str, str]]:
     """Case -> its row of a file."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return {Case(row["software"], *(int(row[name]) for name in "mnk")): row for row in csv.DictReader(file)}
+    return {Case(row["software"], *(int(row[name]) for name in "mnk")): row for row in read_csv(path)}
 
 
 def pairs() -> dict[Case, dict[str, tuple[float, float]]]:

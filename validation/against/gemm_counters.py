@@ -6,7 +6,6 @@ machine: how workgroups are distributed over SMs (preset v100, dispatch.order). 
 CUDA sample cudaTensorCoreGemm.
 """
 
-import csv
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_US
 from validation.against.drift import DriftProbe, Spread
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "v100_gemm_counters.csv"
@@ -69,8 +69,7 @@ class Outcome(NamedTuple):
 
 def measured() -> dict[str, dict[str, str]]:
     """Kernel name -> row of the counters."""
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
-        return {row["kernel"]: row for row in csv.DictReader(file)}
+    return {row["kernel"]: row for row in read_csv(REFERENCE)}
 
 
 def replay(case: Case, drift: bool = False) -> Outcome:

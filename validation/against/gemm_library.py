@@ -14,7 +14,6 @@ which we do not simulate: such a row has the time to read the shares at the band
 that is of the kernel. The overhead of a host clock counts once.
 """
 
-import csv
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -31,6 +30,7 @@ from tracer.gemm.source import GemmSource, Layout
 from tracer.kernels import make_gemm
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_US
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 REFERENCES = HERE / "references"
@@ -127,12 +127,11 @@ class Row(NamedTuple):
 @cache
 def measured(data: DataSet) -> tuple[Row, ...]:
     """All rows of a data set that are short enough, in order of M, N and K."""
-    with (REFERENCES / data.file).open(encoding="utf-8", newline="") as file:
-        rows = [
-            Row(data, int(row["M"]), int(row["N"]), int(row["K"]), float(row["time_us"]), row["source"])
-            for row in csv.DictReader(file)
-            if row["gpu"] == data.gpu
-        ]
+    rows = [
+        Row(data, int(row["M"]), int(row["N"]), int(row["K"]), float(row["time_us"]), row["source"])
+        for row in read_csv(REFERENCES / data.file)
+        if row["gpu"] == data.gpu
+    ]
     return tuple(sorted(row for row in rows if 2 * row.m * row.n * row.k <= data.operations_max))
 
 

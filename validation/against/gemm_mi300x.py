@@ -6,7 +6,6 @@ continued: the time of a tile is a constant and a share of K (D46), so two runs 
 (`continued_time_ps`). The library chooses the kernel for all CUs: it does not know that some are masked.
 """
 
-import csv
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -22,6 +21,7 @@ from tracer.sequence import CommandSequence
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.schema import SECTOR_BYTES
 from traces.units import GIGA, PS_PER_S, TERA
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 COUNTERS = HERE / "references" / "memory_counters_mi300x.csv"
@@ -100,8 +100,7 @@ def tflops(shape: tuple[int, int, int], time_ps: float) -> float:
 
 def counters(scenario: str) -> dict[str, float]:
     """Measured figures of the GEMM: GB and a share."""
-    with COUNTERS.open(encoding="utf-8", newline="") as file:
-        row = next(line for line in csv.DictReader(file) if line["scenario"] == scenario)
+    row = next(line for line in read_csv(COUNTERS) if line["scenario"] == scenario)
     read, written = float(row["read_GB_x32"]), float(row["write_GB_x32"])
     hits = float(row["LLC(MALL)_hit_pct"]) / 100
     return {
@@ -139,8 +138,7 @@ def traffic_rows() -> list[list[str]]:
 
 def rates() -> dict[int, float]:
     """CUs -> measured TFLOP/s of the library's GEMM."""
-    with RATES.open(encoding="utf-8", newline="") as file:
-        rows = [r for r in csv.DictReader(file) if r["gemm_backend"] == "torch" and int(r["M"]) == GEMM[0]]
+    rows = [row for row in read_csv(RATES) if row["gemm_backend"] == "torch" and int(row["M"]) == GEMM[0]]
     return {int(row["cus_enabled"]): float(row["tflops"]) for row in rows}
 
 

@@ -5,10 +5,11 @@ attention are PyTorch's own kernels. Where PyTorch has several kernels and engin
 rotary, ...), `torch.compile` makes one of them. This module imports nothing of the simulator.
 """
 
-import csv
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from validation.csv_file import read_csv
 
 Call = Callable[[], Any]
 Fields = Mapping[str, str]
@@ -21,8 +22,7 @@ LISTS = ("gemm", "operator")
 
 def shapes(of: str) -> list[dict[str, str]]:
     """Model and kernel of each row of `predictions/<of>_shapes.csv`. of: one of LISTS."""
-    with (PREDICTIONS / f"{of}_shapes.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(PREDICTIONS / f"{of}_shapes.csv")
 
 
 def kernel_call(torch: Any, text: str, device: str = "cuda") -> Call:

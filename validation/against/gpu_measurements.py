@@ -9,7 +9,6 @@ What the shortest kernel takes longer than ours is added to all of today's times
 """
 
 import argparse
-import csv
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,6 +28,7 @@ from validation.against.gpu_contention import kernels_named, latency_at, slowdow
 from validation.against.gpu_kernels import PREDICTIONS
 from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LOADED, MeasuredGpu, read_rows
 from validation.against.microbenchmarks import latency_ps, replay
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "gpu_measurements_notes.md"
@@ -113,9 +113,8 @@ def blind(name: str, kind: str) -> dict[str, Figures]:
     path = PREDICTIONS / f"{kind}s_{name}.csv"
     if not path.exists():
         return {}
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file)
-        return {row["kernel"]: Figures(float(row["time_ns"]) / 1000, float(row["dram_read_bytes"])) for row in rows}
+    rows = read_csv(path)
+    return {row["kernel"]: Figures(float(row["time_ns"]) / 1000, float(row["dram_read_bytes"])) for row in rows}
 
 
 def today(name: str, case: str) -> Figures:

@@ -5,7 +5,6 @@ level (near and far L2, memory-side cache) and bandwidths. The sources of a pres
 value (calibration).
 """
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +25,7 @@ from validation.against.microbenchmarks import (
     latency_ps,
     stream,
 )
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 BENCHES = HERE / "references" / "gpu_benches.csv"
@@ -60,8 +60,7 @@ MACHINES = (
 
 def measured(row: str) -> dict[str, str]:
     """Published microbenchmarks of one machine."""
-    with BENCHES.open(encoding="utf-8", newline="") as file:
-        return next(line for line in csv.DictReader(file) if line["gpu"] == row)
+    return next(line for line in read_csv(BENCHES) if line["gpu"] == row)
 
 
 def far_latency_ps(machine: Machine) -> float:

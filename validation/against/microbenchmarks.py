@@ -6,7 +6,6 @@ difference of two streams of different length. The sources of a preset name the 
 (calibration). All other figures are predictions.
 """
 
-import csv
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from traces.schema import Cache
 from traces.source import KernelSource
 from traces.units import MIB, PS_PER_NS, period_ps
 from validation.against.gpu_rows import CHASES, Chase
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "gpu_microbenchmarks.csv"
@@ -62,8 +62,7 @@ L2_COLUMN = "L2_bw_GBps"
 
 def measured(row: str) -> dict[str, str]:
     """The microbenchmarks of one machine."""
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
-        return next(line for line in csv.DictReader(file) if line["gpu"] == row)
+    return next(line for line in read_csv(REFERENCE) if line["gpu"] == row)
 
 
 def kind_of(preset: Preset, column: str) -> str:

@@ -28,6 +28,7 @@ from traces.output import replacing
 from traces.units import PS_PER_MS
 from validation.against import models
 from validation.against.models import ACCURACY, BERT, OPERATORS, iteration, simulate
+from validation.csv_file import read_csv
 
 PATH = Path(__file__).parents[1] / "predictions" / "models.csv"
 COLUMNS = ("case", "machine", "figure", "time_ms", "kind", "code", "revision")
@@ -155,7 +156,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Predict layers and iterations of models.")
     parser.add_argument("--only", nargs="*", choices=[*CASES], default=[*CASES], help="these cases only")
     store = Store()
-    rows = list(csv.DictReader(PATH.open(encoding="utf-8", newline=""))) if PATH.exists() else []
+    rows = read_csv(PATH) if PATH.exists() else []
     code, revision = code_key(run.__name__)[:CODE_DIGITS], current_revision()
     for name in parser.parse_args().only:
         machine, predict = CASES[name]

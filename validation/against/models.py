@@ -7,7 +7,6 @@ the data sheets, collectives those of the preset's library, and between two kern
 """
 
 import argparse
-import csv
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from tracer.models.schedule import Block as ModelBlock
 from tracer.models.schedule import Exchange
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_MS
+from validation.csv_file import read_csv
 from validation.experiments.load import load_experiments
 
 HERE = Path(__file__).parents[1]
@@ -68,8 +68,7 @@ PUBLISHED_BERT_SHARES = {"contraction": 61.0, "normalisation": 25.5, "element-wi
 
 def rows(name: str) -> list[dict[str, str]]:
     """Rows of a file of references."""
-    with (REFERENCES / name).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(REFERENCES / name)
 
 
 def gpt3_layer() -> ModelScenario:

@@ -8,7 +8,7 @@ weights have K adjacent (`b_layout=column`, as `torch.nn.Linear` keeps them) or 
 An operator whose data type a machine lacks has no row.
 """
 
-import csv
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import product
 
@@ -23,6 +23,7 @@ from tracer.kernels import make_kernels
 from traces.errors import UserError
 from traces.source import KernelSource
 from validation.against.gpu_kernels import LISTS, PREDICTIONS, shapes
+from validation.csv_file import write_csv
 
 MACHINES = ("h100_sxm", "h200", "mi210")
 FIGURES = ("time_ns", "launch_ns", "dram_read_bytes", "dram_write_bytes", "flops", "bound_by")
@@ -59,16 +60,11 @@ def main(only: str | None) -> None:
     store = Store()
     for of, machine in product([only] if only else LISTS, MACHINES):
         preset = load_preset(machine)
-        with (PREDICTIONS / f"{of}s_{machine}.csv").open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            for shape in shapes(of):
-                try:
-                    row = predicted(preset, shape["kernel"], store)
-                except UserError:
-                    continue
-                writer.writerow((shape["model"], shape["kernel"], *row, KIND))
-                file.flush()
+        rows = []
+        for shape in shapes(of):
+            with suppress(UserError):  # the machine lacks the data type
+                rows.append((shape["model"], shape["kernel"], *predicted(preset, shape["kernel"], store), KIND))
+        write_csv(PREDICTIONS / f"{of}s_{machine}.csv", COLUMNS, rows)
 
 
 if __name__ == "__main__":

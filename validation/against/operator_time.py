@@ -6,7 +6,6 @@
 calibration row takes longer than our kernels. The overhead is added to all its other rows, which are predictions.
 """
 
-import csv
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from tracer.kernels import make_kernels
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.source import KernelSource
 from traces.units import PS_PER_NS, PS_PER_US
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "operator_time.csv"
@@ -65,8 +65,7 @@ class Row(NamedTuple):
 @cache
 def measured() -> tuple[Row, ...]:
     """All rows of the reference."""
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
-        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    rows: list[dict[str, Any]] = [*read_csv(REFERENCE)]
     return tuple(Row(**row | {"time_us": float(row["time_us"])}) for row in rows)
 
 

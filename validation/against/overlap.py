@@ -10,7 +10,6 @@ start), added to all rows. The collective alone is the measured one, so that "ap
 measured ones by the GEMM only.
 """
 
-import csv
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -28,6 +27,7 @@ from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmProblem, GemmSource, TileOrder
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_US
+from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "gemm_with_collective_a100.csv"
@@ -80,25 +80,23 @@ CALIBRATION = ((SCATTER, "GPT-3 OP", 16), (GATHER, "GPT-3 QKV", 64))
 @cache
 def measured() -> tuple[Row, ...]:
     """All measured rows."""
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
-        return tuple(
-            Row(
-                *(row["pattern"], row["layer"], int(row["M"]), int(row["N_per_gpu"]), int(row["K_per_gpu"])),
-                *(float(row["sm_clock_MHz"]), float(row["cublas_gemm_us"]), float(row["nccl_collective_us"])),
-                float(row["flux_fused_us"]),
-            )
-            for row in csv.DictReader(file)
+    return tuple(
+        Row(
+            *(row["pattern"], row["layer"], int(row["M"]), int(row["N_per_gpu"]), int(row["K_per_gpu"])),
+            *(float(row["sm_clock_MHz"]), float(row["cublas_gemm_us"]), float(row["nccl_collective_us"])),
+            float(row["flux_fused_us"]),
         )
+        for row in read_csv(REFERENCE)
+    )
 
 
 @cache
 def link_efficiency() -> float:
     """Share of the peak of the links, from the slope of the measured reduce-scatter between two sizes."""
     times = {}
-    with REFERENCE.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["pattern"] == SCATTER and row["collective_kind"] == "measured":
-                times[int(row["collective_bytes"])] = float(row["nccl_collective_us"])
+    for row in read_csv(REFERENCE):
+        if row["pattern"] == SCATTER and row["collective_kind"] == "measured":
+            times[int(row["collective_bytes"])] = float(row["nccl_collective_us"])
     small, large = CALIBRATION_BYTES
     sent_bytes = (large - small) * (GPUS - 1) / GPUS
     return round(sent_bytes / (times[large] - times[small]) / 1e3 / LINK_GB_PER_S, 3)

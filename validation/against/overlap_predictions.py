@@ -8,7 +8,6 @@ real A100 is slower. The collective alone is simulated too, with the launch that
 GEMM + RS exact.
 """
 
-import csv
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from validation.against.overlap import (
     simulate,
     source_of,
 )
+from validation.csv_file import write_csv
 
 FILE = Path(__file__).parents[1] / "predictions" / "overlap_llama3_70b_a100.csv"
 SIMULATED = {
@@ -130,10 +130,7 @@ def main() -> None:
     simulated = predicted(Store())
     rows = [csv_row(gpus, row, times, "simulated") for (gpus, row), times in simulated.items()]
     rows += [csv_row(gpus, row, times, "extrapolated") for (gpus, row), times in extrapolated(simulated).items()]
-    with FILE.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows(
-            [COLUMNS, *sorted(rows, key=lambda row: (-int(row[0]), *row[1:3]))]
-        )
+    write_csv(FILE, COLUMNS, sorted(rows, key=lambda row: (-int(row[0]), *row[1:3])))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ the bandwidth of the preset's link. Published ratios of another simulator stand 
 """
 
 import argparse
-import csv
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -42,8 +41,8 @@ from tracer.models.catalogue import load_model
 from tracer.workloads import PAPER_CASES, named_sublayer
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.errors import UserError
-from traces.output import replacing
 from traces.units import PS_PER_US
+from validation.csv_file import read_csv, write_csv
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "software_notes.md"
@@ -153,29 +152,29 @@ def read_figures() -> dict[Case, dict[str, Figures]]:
     """The figures of all cases that have been run, in the order of `cases`."""
     found: dict[Case, dict[str, Figures]] = {}
     if FIGURES.exists():
-        with FIGURES.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                values = Figures(*(int(row[field]) for field in Figures._fields))
-                found.setdefault(Case(row["machine"], row["sub_layer"]), {})[row["configuration"]] = values
+        for row in read_csv(FIGURES):
+            values = Figures(*(int(row[field]) for field in Figures._fields))
+            found.setdefault(Case(row["machine"], row["sub_layer"]), {})[row["configuration"]] = values
     return {case: found[case] for case in cases() if case in found}
 
 
 def write_figures(found: Found) -> None:
-    with replacing(FIGURES) as path, path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("machine", "sub_layer", "configuration", *Figures._fields))
-        for case in (case for case in cases() if case in found):
-            figures = found[case]
-            writer.writerows((*case, name, *figures[name]) for name in ALL_CONFIGURATIONS if name in figures)
+    rows = [
+        (*case, name, *found[case][name])
+        for case in cases()
+        if case in found
+        for name in ALL_CONFIGURATIONS
+        if name in found[case]
+    ]
+    write_csv(FIGURES, ("machine", "sub_layer", "configuration", *Figures._fields), rows)
 
 
 def published() -> dict[str, dict[str, float]]:
     """Baseline -> workload -> speed-up of T3 over it."""
     found: dict[str, dict[str, float]] = {}
-    with PUBLISHED.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            ratio = float(row["T3_speedup_over_baseline(derived: ratio of geomeans)"])
-            found.setdefault(row["baseline"], {})[row["workload"]] = ratio
+    for row in read_csv(PUBLISHED):
+        ratio = float(row["T3_speedup_over_baseline(derived: ratio of geomeans)"])
+        found.setdefault(row["baseline"], {})[row["workload"]] = ratio
     return found
 
 

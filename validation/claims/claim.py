@@ -4,7 +4,6 @@ A claim is one `[[claim]]` of a TOML file or one row of a CSV file in this folde
 an experiment (`validation/experiments`) and one answer of that experiment.
 """
 
-import csv
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ import msgspec
 
 from traces.errors import UserError
 from traces.toml_file import read_toml
+from validation.csv_file import read_csv
 
 FOLDER = Path(__file__).parent
 OVER_CLAIMS = "claims"
@@ -79,8 +79,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         defaults = content.get("defaults", {})
         return [defaults | claim for claim in content.get("claim", [])]
     if path.suffix == ".csv":
-        with path.open(encoding="utf-8", newline="") as file:
-            return [{name: cell for name, cell in row.items() if cell} for row in csv.DictReader(file)]
+        return [{name: cell for name, cell in row.items() if cell} for row in read_csv(path)]
     return []
 
 

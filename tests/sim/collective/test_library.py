@@ -1,6 +1,5 @@
 """What a library chooses, and the plans that it runs: traffic, ledger, order of the pieces."""
 
-import csv
 import re
 
 import pytest
@@ -13,6 +12,7 @@ from sim.scenario.collective import Collective, CollectiveResult, result_of, sim
 from tests.support.checkout import ROOT
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
+from validation.csv_file import read_csv
 
 TUNING = ROOT / "validation" / "references" / "nccl_tuning_tables.csv"
 COUNTERS = ROOT / "validation" / "references" / "memory_counters_mi300x.csv"
@@ -26,8 +26,7 @@ def simulated(kind, gpus, data_bytes, *overrides, **chosen) -> CollectiveResult:
 
 def test_the_protocol_is_that_of_the_tables_of_nccl():
     """The reference derives the sizes from which NCCL takes the next protocol; ours are within 2 %."""
-    with TUNING.open(encoding="utf-8", newline="") as file:
-        switches = {row["key"]: row["value"] for row in csv.DictReader(file) if row["table"].startswith(DERIVED)}
+    switches = {row["key"]: row["value"] for row in read_csv(TUNING) if row["table"].startswith(DERIVED)}
     for name, preset in (("V100", "v100"), ("A100", "a100_80g"), ("H100", "h200")):
         row = load_preset(preset).machine.collective.library
         for protocol, size in re.findall(r"(LL128|Simple) from (\d+) B", switches[name]):
@@ -38,8 +37,7 @@ def test_the_protocol_is_that_of_the_tables_of_nccl():
 
 
 def test_the_tables_are_those_of_the_reference():
-    with TUNING.open(encoding="utf-8", newline="") as file:
-        found = {(row["table"], row["key"]): row["value"] for row in csv.DictReader(file)}
+    found = {(row["table"], row["key"]): row["value"] for row in read_csv(TUNING)}
     for name, label in zip(PROTOCOLS, ("LL", "LL128", "Simple"), strict=True):
         assert tables().tuning[name].base_us == float(found["baseLatency", f"Ring/{label}"])
         assert tables().tuning[name].hop_us == float(found["hwLatency", f"NVLINK/Ring/{label}"])
@@ -72,8 +70,7 @@ def test_nvls_is_chosen_by_the_estimate_of_nccl(row, kind, data_bytes, algorithm
 
 
 def test_the_estimate_of_nvls_has_the_constants_of_the_reference():
-    with TUNING.open(encoding="utf-8", newline="") as file:
-        found = {(row["table"], row["key"]): row["value"] for row in csv.DictReader(file)}
+    found = {(row["table"], row["key"]): row["value"] for row in read_csv(TUNING)}
     assert tables().tuning["nvls"].hop_us == float(found["hwLatency", "NVLINK/NVLS/Simple"])
     for name, key in (("nccl_h100", "Hopper"), ("nccl_b200", "Blackwell")):
         assert row_of(name).tuned_nvls_share == float(found["nvlsEfficiency", key])
@@ -176,8 +173,7 @@ def test_staged_buffers_read_and_write_what_the_plan_says(kind, read, written, s
 
 def test_an_all_reduce_of_rccl_moves_the_measured_bytes_of_memory():
     """Its buffers leave nothing in the memory-side cache: 0.03 % of the measured accesses hit it."""
-    with COUNTERS.open(encoding="utf-8", newline="") as file:
-        measured = next(row for row in csv.DictReader(file) if row["kernel"] == "RCCL")
+    measured = next(row for row in read_csv(COUNTERS) if row["kernel"] == "RCCL")
     size = 8 * 56 * 1024
     found = simulate_collective(Collective(load_preset("mi300x"), "all_reduce", 8, size, protocol="simple"))
     assert found.exactly_once and found.padded_bytes == size

@@ -1,6 +1,5 @@
 """Counters under other tools' names: known counters only, values in their units, Accel-Sim's own counts met."""
 
-import csv
 import json
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from sim.view.counter_names import NAMES
 from tests.support.paths import ROOT, SMALL_TRACE_TEXT
 from tests.support.result_samples import sample_results
 from traces.command.cli import main
+from validation.csv_file import read_csv
 
 
 @pytest.mark.parametrize("names", NAMES)
@@ -61,8 +61,8 @@ def test_accelsim_counts_the_same(capsys, tmp_path):
     capsys.readouterr()
     assert main(["show", str(result), "--names", "accelsim", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["kernels"]
-    with open(ROOT / "validation" / "references" / "accelsim.csv", encoding="utf-8") as file:
-        theirs = next(row for row in csv.DictReader(file) if row["case"] == "copy_512KiB")
+    rows = read_csv(ROOT / "validation" / "references" / "accelsim.csv")
+    theirs = next(row for row in rows if row["case"] == "copy_512KiB")
     pairs = {
         "gpgpu_n_tot_w_icount": "warp_instructions",
         "Total_core_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]": "l1_read_sectors",

@@ -1,6 +1,5 @@
 """Real and synthetic traces on the machine that Accel-Sim simulated: the same sectors reach every level."""
 
-import csv
 import os
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from sim.presets import load_preset
 from sim.run.one_gpu import simulate
 from tests.support.paths import ROOT
 from tracer.accelsim.reader import open_accelsim
+from validation.csv_file import read_csv
 
 REFERENCES = ROOT / "validation" / "references"
 DATA = os.environ.get("T3SIM_DATA", "")
@@ -30,8 +30,7 @@ EXACT = {
 
 
 def reference(case):
-    with open(REFERENCES / "accelsim.csv", newline="") as file:
-        return next(row for row in csv.DictReader(file) if row["case"] == case)
+    return next(row for row in read_csv(REFERENCES / "accelsim.csv") if row["case"] == case)
 
 
 PRESETS = {"flashinfer_prefill": "accelsim_a100"}

@@ -1,19 +1,17 @@
 """Blind predictions of collectives: the committed files answer all questions, and their figures fit together."""
 
-import csv
-
 import pytest
 
 from sim.scenario.collective import bus_share
 from validation.against import collective_predictions
 from validation.against.collective_predictions import COLUMNS, FOLDER, KIND, QUESTIONS, Question
+from validation.csv_file import read_csv
 
 
 def _rows(machine):
-    with (FOLDER / f"collectives_{machine}.csv").open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        assert tuple(reader.fieldnames or ()) == COLUMNS
-        return list(reader)
+    rows = read_csv(FOLDER / f"collectives_{machine}.csv")
+    assert tuple(rows[0]) == COLUMNS
+    return rows
 
 
 @pytest.mark.parametrize("machine", dict.fromkeys(asked.machine for asked in QUESTIONS))

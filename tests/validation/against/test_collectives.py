@@ -1,7 +1,5 @@
 """Collectives of real machines: what the files hold, the calibration, and the committed table against both."""
 
-import csv
-
 import pytest
 
 from validation.against import collectives
@@ -17,6 +15,7 @@ from validation.against.collectives import (
     rows_of,
 )
 from validation.claims.claim import load_claims
+from validation.csv_file import read_csv
 
 MOVED = 0.0094
 """Largest change of a row by address hashes that came after the page (its notes)."""
@@ -43,12 +42,11 @@ POINTS = {
 def test_the_files_measure_time_by_whole_buffer():
     """nccl-tests: algbw = D / time, busbw = algbw x (N - 1) / N."""
     for path in collectives.REFERENCES:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if int(row["bytes"]) >= 1 << 20:
-                    gpus, algbw = int(row["gpus"]), int(row["bytes"]) / float(row["time_us"]) / 1000
-                    assert float(row["algbw_GBps"]) == pytest.approx(algbw, rel=3e-3)
-                    assert float(row["busbw_GBps"]) == pytest.approx(algbw * (gpus - 1) / gpus, rel=3e-3)
+        for row in read_csv(path):
+            if int(row["bytes"]) >= 1 << 20:
+                gpus, algbw = int(row["gpus"]), int(row["bytes"]) / float(row["time_us"]) / 1000
+                assert float(row["algbw_GBps"]) == pytest.approx(algbw, rel=3e-3)
+                assert float(row["busbw_GBps"]) == pytest.approx(algbw * (gpus - 1) / gpus, rel=3e-3)
 
 
 def test_every_measured_row_is_in_the_table_and_a_claim():

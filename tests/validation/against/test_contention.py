@@ -1,6 +1,5 @@
 """A GEMM beside an all-reduce: the cases are those of the files; table and predictions fit together."""
 
-import csv
 import re
 from statistics import median
 
@@ -19,13 +18,13 @@ from validation.against.contention import (
     measured_alone,
     runs_of,
 )
+from validation.csv_file import read_csv
 
 ALONE, BACKEND = "gemm_alone_rotating_buffers_ms", "gemm_backend_and_grid"
 
 
 def _measured(name, m=8192):
-    with (HERE / "references" / name).open(encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if row["M"] == f"{m}"]
+    return [row for row in read_csv(HERE / "references" / name) if row["M"] == f"{m}"]
 
 
 def _table():
@@ -125,8 +124,7 @@ def test_an_all_reduce_behind_a_gemm_waits_for_its_first_tiles():
 
 
 def test_the_blind_answers_are_those_of_the_table():
-    with PREDICTIONS.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(PREDICTIONS)
     latest = {(int(row["m"]), int(row["channels"]), row["cus"]): row for row in rows}
     with_measurement = {case.m for case in CASES}
     shown, text = {key[:3] for key in _table() if key[0] not in with_measurement}, TABLE.read_text("utf-8")

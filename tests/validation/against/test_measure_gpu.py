@@ -1,6 +1,5 @@
 """Measuring a GPU without one: it says so; its kernels' chains are ours; reader, ncu's output and comparison."""
 
-import csv
 import re
 import shutil
 import sys
@@ -37,6 +36,7 @@ from validation.against.gpu_rows import (
     read_rows,
     write_rows,
 )
+from validation.csv_file import read_csv
 
 GEMM = "gemm:m=1,n=6144,k=4096,dtype=bf16,b_layout=column"
 ROWS = (
@@ -311,11 +311,10 @@ def test_tiles_of_the_library_are_those_of_measured_kernels():
     seen = set()
     for stem in gpu_measurements.MEASURED.values():
         path = ROOT / "validation" / "references" / stem.replace(".csv", "_kernels.csv")
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file):
-                if found := re.match(r"nvjet_sm90_[a-z]+_(\d+)x(\d+)_64x\d+_\dx\d_", row["kernel"]):
-                    n, m = map(int, found.groups())
-                    seen.add((m, n))
+        for row in read_csv(path):
+            if found := re.match(r"nvjet_sm90_[a-z]+_(\d+)x(\d+)_64x\d+_\dx\d_", row["kernel"]):
+                n, m = map(int, found.groups())
+                seen.add((m, n))
     table = {(kernel.tile_m, kernel.tile_n) for kernel in architecture(GemmLibrary.SM90).kernels}
     assert all((m, n) in seen or (n, m) in seen for m, n in table)
     assert len(seen - table) <= 1 + len(seen) // 3

@@ -1,6 +1,5 @@
 """Models against measurements: cases fit their machines, rows are those of the references, verdicts are right."""
 
-import csv
 import math
 import re
 import sys
@@ -20,6 +19,7 @@ from tracer.models.deployment import Recompute
 from tracer.models.schedule import OperatorClass
 from validation.against import model_predictions, models
 from validation.against.models import BertRow, Compared, Simulated, share_rows, shares
+from validation.csv_file import read_csv
 from validation.experiments import bert_layer
 
 
@@ -124,8 +124,7 @@ def test_the_smaller_a100_has_the_same_dram_times_at_its_clock():
 
 
 def test_predictions_are_of_the_known_cases():
-    with model_predictions.PATH.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(model_predictions.PATH)
     assert {row["case"] for row in rows} <= set(model_predictions.CASES)
     assert all(row["kind"] == "blind" and float(row["time_ms"]) >= 0 for row in rows)
     assert all(re.fullmatch("[0-9a-f]{12}", row["code"]) for row in rows)
@@ -144,6 +143,5 @@ def test_a_prediction_of_earlier_code_stays(tmp_path, monkeypatch):
     for time_ps in (512 * 10**9, 1024 * 10**9):
         monkeypatch.setattr(model_predictions, "iteration", lambda *_, time_ps=time_ps: replace(found, time_ps=time_ps))
         model_predictions.main()
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["figure"] == "iteration"]
+    rows = [row for row in read_csv(path) if row["figure"] == "iteration"]
     assert [(row["time_ms"], row["revision"]) for row in rows] == [("3.0000", "abcdefabc"), ("2.0000", "123456789")]

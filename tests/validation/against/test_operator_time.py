@@ -1,12 +1,11 @@
 """Operator times against measurements: the rows, the overheads, the table, and the claims that go with them."""
 
-import csv
-
 import pytest
 
 from validation.against import operator_predictions, operator_time
 from validation.against.operator_time import CALIBRATION, Outcome, Row, kernels_of, measured, overheads_us, predicted_us
 from validation.claims.claim import load_claims
+from validation.csv_file import read_csv
 
 LONG = Row("a/1", "v100", "a", "adam", "adam:parameters=8", "empty", 100.0, "prediction", "somewhere")
 BASE = LONG._replace(case="a/0", time_us=12.0, kind=CALIBRATION)
@@ -60,7 +59,6 @@ def test_claims_are_the_rows():
 @pytest.mark.parametrize("of", operator_predictions.LISTS)
 def test_predictions_are_of_the_listed_shapes(of, machine):
     listed = [(row["model"], row["kernel"]) for row in operator_predictions.shapes(of)]
-    with (operator_predictions.PREDICTIONS / f"{of}s_{machine}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(operator_predictions.PREDICTIONS / f"{of}s_{machine}.csv")
     assert rows and all((row["model"], row["kernel"]) in listed and float(row["time_ns"]) > 0 for row in rows)
     assert {row["kind"] for row in rows} == {operator_predictions.KIND}

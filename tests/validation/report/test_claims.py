@@ -1,6 +1,5 @@
 """Claims are complete, equal to the files that they were taken from, and answered by an experiment; verdicts."""
 
-import csv
 import json
 
 import pytest
@@ -10,6 +9,7 @@ from tests.support.paths import ROOT
 from traces.errors import UserError
 from validation.against.microbenchmarks import kind_of
 from validation.claims.claim import OVER_CLAIMS, Claim, load_claims
+from validation.csv_file import read_csv
 from validation.experiments.load import load_experiments
 from validation.experiments.sublayers import Sublayers
 from validation.report.answers import Findings, _unnamed, check_answers, check_names
@@ -58,14 +58,12 @@ def test_every_number_of_the_paper_is_a_claim():
 
 def test_claims_are_the_numbers_of_the_reference_files():
     by_answer = {(each.experiment, each.answer): each.published for each in CLAIMS}
-    with (REFERENCES / "v100_gemm_counters.csv").open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            large = "_large" if row["kernel"] == "cudaTensorCoreGemm" else ""
-            key = (f"gemm_counters{large}", f"{row['kernel']}/l2_read_miss_sectors")
-            assert by_answer[key] == int(row["l2_read_miss_sectors"])
+    for row in read_csv(REFERENCES / "v100_gemm_counters.csv"):
+        large = "_large" if row["kernel"] == "cudaTensorCoreGemm" else ""
+        key = (f"gemm_counters{large}", f"{row['kernel']}/l2_read_miss_sectors")
+        assert by_answer[key] == int(row["l2_read_miss_sectors"])
     channel = {(each.id.startswith("hbm-ramulator"), each.answer): each.published for each in CLAIMS}
-    with (REFERENCES / "hbm2_channel.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    rows = read_csv(REFERENCES / "hbm2_channel.csv")
     assert len(rows) == 14
     for row in rows:
         key = (row["simulator"].startswith("Ramulator"), f"{row['config']}/{row['stream']}/bandwidth_GBps")
