@@ -7,11 +7,10 @@ import click
 
 from sim.gemm_facts import gpu_facts
 from sim.host.team import use_threads
-from sim.presets import Preset, load_preset
+from sim.presets import Preset
 from sim.results import write_results
 from sim.run.accuracy import EXACT, accuracy_text
 from sim.run.one_gpu import simulate
-from sim.run.policy_file import check_asked, check_bound
 from sim.run.run import KernelRun, Run
 from sim.run.short_kernel import why_whole
 from sim.run.store import RunOutcome, Store, run_or_get
@@ -20,7 +19,7 @@ from sim.spec import Machine
 from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.completions import KERNEL, WORKLOAD
 from sim.verbs.estimate_option import show_estimates, with_estimate
-from sim.verbs.machine_options import with_machine
+from sim.verbs.machine_options import machine_of, with_machine
 from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
 from tracer.accelsim.reader import open_accelsim
@@ -119,12 +118,7 @@ def run(
     predict the rest is simulated whole; the command says why.
     """
     shorthands = {"--kernel": ("", kernel), "--gemm": ("gemm:shape=", gemm), "--workload": ("gemm:workload=", workload)}
-    if policy is not None:
-        check_bound(policy)
-        overrides = ("hbm.arbiter=user", *overrides)
-    machine = load_preset(preset, overrides)
-    if policy is not None:
-        check_asked(policy, machine.machine)
+    machine = machine_of(preset, overrides, policy)
     source = _source(trace, shorthands, machine.machine)
     if output is not None:
         own_machine = preset if preset.endswith(".toml") else None

@@ -11,8 +11,7 @@ from sim.collective.own_plan import load_plan
 from sim.energy import DEFAULT, energy_presets, load_energy
 from sim.gemm_facts import gpu_facts
 from sim.host.team import use_threads
-from sim.presets import Preset, load_preset
-from sim.run.policy_file import check_asked, check_bound
+from sim.presets import Preset
 from sim.run.run import Run
 from sim.run.runner import reserved, run_all
 from sim.run.store import Store
@@ -23,7 +22,7 @@ from sim.scenario.result import ALL_CONFIGURATIONS
 from sim.scenario.scenario import Scenario, check_scenario, runs_of, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
 from sim.verbs.estimate_option import show_estimates, with_estimate
-from sim.verbs.machine_options import with_machine
+from sim.verbs.machine_options import machine_of, with_machine
 from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
 from sim.view.command_text import again
 from sim.view.energy_tables import configuration_energies, show_energies
@@ -115,12 +114,7 @@ def t3(
     simulates it again. With --checkpoint, an interrupted run continues when the same command is started again; the
     results are the same bytes.
     """
-    if policy is not None:
-        check_bound(policy)
-        overrides = ("hbm.arbiter=user", *overrides)
-    machine = load_preset(preset, overrides)
-    if policy is not None:
-        check_asked(policy, machine.machine)
+    machine = machine_of(preset, overrides, policy)
     gemm, count = _gemm(machine, model, layer, tp, kernel, gpus)
     if output is not None:
         output_path(output, preset if preset.endswith(".toml") else None, policy, plan_file)
