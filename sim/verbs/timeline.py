@@ -11,7 +11,7 @@ from sim.scenario.result import NEEDS, SEQUENTIAL, T3, T3_MCA
 from sim.view.lanes import Section, section
 from sim.view.perfetto import chrome_trace
 from sim.view.timeline_page import timeline_page
-from tracer.elf.names import short_name
+from tracer.elf.names import short_names
 from traces.choices import nearest
 from traces.errors import UserError
 from traces.output import output_path, replacing
@@ -78,8 +78,7 @@ def _of_runs(opened: ResultsArchive, names: tuple[str, ...]) -> tuple[list[Secti
 
 
 def _title(run: RunResult) -> str:
-    names = [short_name(kernel.name) for kernel in run.kernels]
-    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "no kernel"
+    return short_names([kernel.name for kernel in run.kernels]) or "no kernel"
 
 
 def _preferred(runs: dict[str, RunResult]) -> list[str]:

@@ -16,7 +16,7 @@ from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.archive import COLUMN
 from sim.scenario.result import ALL_CONFIGURATIONS, REDUCE_AT_ONCE, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
 from sim.view.command_text import again
-from tracer.elf.names import short_name
+from tracer.elf.names import short_name, short_names
 from traces.units import MEGA, PS_PER_US
 
 Value = str | int | float | bool | None
@@ -233,8 +233,7 @@ def _workload(run: RunResult) -> str:
         return "GEMM " + " x ".join(str(run.input["problem"][side]) for side in "mnk")
     if "collective" in run.input:
         return str(run.input["collective"]).replace("_", " ")
-    names = [short_name(kernel.name) for kernel in run.kernels]
-    return (names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")) if names else "scenario"
+    return short_names([kernel.name for kernel in run.kernels]) or "scenario"
 
 
 def _add_machines(rows: list[Row], columns: dict[str, Column]) -> None:

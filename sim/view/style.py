@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tracer.elf.names import short_name
+from tracer.elf.names import short_names
 from traces.errors import UserError
 from traces.output import replacing
 from traces.plain_text import shown
@@ -149,9 +149,8 @@ def legend_below(axes: Any, columns: int) -> None:
 
 def title_of(results) -> str:
     """Title of a figure about one run: kernels and machine."""
-    names = [short_name(kernel.name) for kernel in results.kernels]
-    first = names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "") if names else "no kernel"
-    return label_of(f"{first}{chr(10) if _THEME.get().width_in else ' '}on {results.preset.name}")
+    kernels = short_names([kernel.name for kernel in results.kernels]) or "no kernel"
+    return label_of(f"{kernels}{chr(10) if _THEME.get().width_in else ' '}on {results.preset.name}")
 
 
 def label_of(text: str) -> str:

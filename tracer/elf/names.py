@@ -1,5 +1,7 @@
 """The readable form of a C++ kernel name."""
 
+from collections.abc import Sequence
+
 SHORT = 36
 """Characters of a name in a table."""
 CUT = "..."
@@ -37,3 +39,10 @@ def short_name(name: str) -> str:
         return plain
     kept = SHORT - len(CUT)
     return plain[: kept // 2] + CUT + plain[-(kept - kept // 2) :]
+
+
+def short_names(names: Sequence[str]) -> str:
+    """The short name of the first, and how many more there are; "" = there is none."""
+    if not names:
+        return ""
+    return short_name(names[0]) + (f" and {len(names) - 1} more" if len(names) > 1 else "")
