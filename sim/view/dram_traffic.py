@@ -7,9 +7,8 @@ t3sim plot traffic t-nlg-fc2-tp8.h5 -o validation/tables/report/figures/t-nlg-fc
 from typing import TYPE_CHECKING
 
 from sim.results import RunResult
-from sim.view.style import BLUE, ORANGE, SKY, VERMILION, from_start, legend_below, new_figure, title_of
-from traces.errors import UserError
-from traces.units import GIGA, KILO, MEGA, PS_PER_US, bytes_per_s
+from sim.view.style import BLUE, ORANGE, SKY, VERMILION, from_start, legend_below, new_figure, times_us_of, title_of
+from traces.units import GIGA, KILO, MEGA, bytes_per_s
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,12 +29,10 @@ def draw_traffic(results: RunResult) -> "Figure":
     Raises:
         UserError: the run has no time series.
     """
-    if not results.series:
-        raise UserError("this run has no time series: repeat it with --interval-ns")
+    times_us = times_us_of(results)
     moved = [name for name in STREAMS if results.column(name).any()]
     rates = [from_start(bytes_per_s(results.column(name), results.interval_ps) / GIGA) for name in moved]
     labels = [f"{STREAMS[name][0]}, {_amount(int(results.column(name).sum()))}" for name in moved]
-    times_us = [0.0, *(results.times_ps() / PS_PER_US)]
     peak = results.preset.peaks().dram_bytes_per_s / GIGA
     figure, axes = new_figure()
     if moved:

@@ -4,6 +4,7 @@ Vega-Lite draws the charts. Its scripts come from the package vl-convert-python 
 no network.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from typing import Any
@@ -77,10 +78,7 @@ def _row(row: Row, columns: dict[str, Column]) -> dict[str, Any]:
 
 def _kinds(row: Row) -> dict[str, int]:
     """Number of values of the machine by kind of their sources."""
-    kinds: dict[str, int] = {}
-    for source in row.preset.sources.values():
-        kinds[source.kind] = kinds.get(source.kind, 0) + 1
-    return kinds
+    return dict(Counter(source.kind for source in row.preset.sources.values()))
 
 
 def _plain(value: Any) -> Any:

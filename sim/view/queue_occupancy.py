@@ -4,9 +4,7 @@ from typing import TYPE_CHECKING
 
 from sim.results import RunResult
 from sim.spec import QueueOrganisation
-from sim.view.style import BLUE, GREEN, from_start, legend_below, new_figure, title_of
-from traces.errors import UserError
-from traces.units import PS_PER_US
+from sim.view.style import BLUE, GREEN, from_start, legend_below, new_figure, times_us_of, title_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,11 +18,9 @@ def draw_queue(results: RunResult) -> "Figure":
     Raises:
         UserError: the run has no time series.
     """
-    if not results.series:
-        raise UserError("this run has no time series: repeat it with --interval-ns")
+    times_us = times_us_of(results)
     hbm = results.preset.machine.hbm
     depth = hbm.queue_entries * (2 if hbm.queue == QueueOrganisation.SPLIT else 1)
-    times_us = [0.0, *(results.times_ps() / PS_PER_US)]
     figure, axes = new_figure()
     entries = from_start(results.column("queue_columns") / hbm.channels)
     axes.step(times_us, entries, where="pre", color=BLUE, label="queue entries per channel (left)")

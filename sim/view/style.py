@@ -10,6 +10,7 @@ from tracer.elf.names import short_names
 from traces.errors import UserError
 from traces.output import replacing
 from traces.plain_text import shown
+from traces.units import PS_PER_US
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,6 +127,17 @@ def save(figure: "Figure", path: Path) -> None:
     settings: Any = {"svg.hashsalt": "t3sim", "svg.fonttype": "none", "pdf.fonttype": 42}
     with replacing(path) as temporary, matplotlib.rc_context(settings):
         figure.savefig(temporary, format=path.suffix.removeprefix("."), metadata=METADATA[path.suffix])
+
+
+def times_us_of(results: Any) -> list[float]:
+    """0 and the end of each interval of the time series of a run.
+
+    Raises:
+        UserError: the run has no time series.
+    """
+    if not results.series:
+        raise UserError("this run has no time series: repeat it with --interval-ns")
+    return [0.0, *(results.times_ps() / PS_PER_US)]
 
 
 def from_start(values: Iterable[float]) -> list[float]:
