@@ -11,7 +11,7 @@ from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, Run
 from sim.run.result import AT_ONCE
 from sim.run.shares import bounded_by, peak_tera_flop_per_s, shares, tera_flop_per_s
 from sim.scenario.archive import COLUMN, is_scenario
-from sim.view.command_text import again
+from sim.view.command_text import again, command_of
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy
 from sim.view.heading import origins_text, run_heading, runs_heading
@@ -189,12 +189,11 @@ def _times_at_once(results: RunResult) -> dict[str, Any]:
 
 
 def _described(results: RunResult) -> dict[str, Any]:
-    command = again(results)
     return {
         "preset": results.preset.name,
         "input": results.input,
         "options": results.options,
-        "command": command.command if command else None,
+        "command": command_of(results),
     }
 
 

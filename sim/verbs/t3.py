@@ -24,7 +24,7 @@ from sim.verbs.completions import KERNEL, LAYER, MODEL
 from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import machine_of, with_machine
 from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
-from sim.view.command_text import again
+from sim.view.command_text import command_of
 from sim.view.energy_tables import configuration_energies, show_energies
 from sim.view.scenario_tables import show_scenario
 from tracer.compile.process import process_costs
@@ -157,12 +157,11 @@ def t3(
     spent = configuration_energies(totals, machine.machine.hbm.row_bytes, energies)
     spent = {name: spent[name] for name in result.configurations}
     if as_json:
-        command = again(scenario_row(result))
         more = {
             "energy": {name: values.as_dict() for name, values in spent.items()},
             "from_store": list(result.from_store),
             "input": result.input,
-            "command": command.command if command else None,
+            "command": command_of(scenario_row(result)),
         }
         print_json(result.as_dict() | more | costs)
         return

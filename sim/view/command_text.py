@@ -57,6 +57,12 @@ def again(run: RunResult) -> Again | None:
     return Again(shlex.join([*words, *preset]), tuple(files))
 
 
+def command_of(run: RunResult) -> str | None:
+    """The command of `again`, without its files."""
+    made = again(run)
+    return made.command if made else None
+
+
 def _run_words(run: RunResult) -> tuple[list[str], list[str]]:
     """Words of `t3sim run`, and its files."""
     files: list[str] = []

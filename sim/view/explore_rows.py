@@ -15,7 +15,7 @@ from sim.results import ResultsArchive, RunResult
 from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.archive import COLUMN
 from sim.scenario.result import ALL_CONFIGURATIONS, REDUCE_AT_ONCE, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
-from sim.view.command_text import again
+from sim.view.command_text import command_of
 from tracer.elf.names import short_name, short_names
 from traces.units import MEGA, PS_PER_US
 
@@ -137,8 +137,7 @@ def differs_within(name: str, rows: list[Row]) -> bool:
 
 
 def _origin(run: RunResult) -> dict[str, Value]:
-    command = again(run)
-    return {"program": run.writer, "code": run.code, "command": command.command if command else None}
+    return {"program": run.writer, "code": run.code, "command": command_of(run)}
 
 
 def _run_row(run: RunResult, columns: dict[str, Column]) -> Row:
