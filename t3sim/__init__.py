@@ -222,15 +222,13 @@ def scenario(
     named = make_gemm(text_of("scenario: gemm", gemm), gpu_facts(preset.machine))
     if bool(named.gpus) == (gpus is not None):
         raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
-    description = Scenario(
-        preset=preset,
-        problem=named.source.problem,
-        kernel=named.source.kernel,
-        gpus=named.gpus or count_of("scenario: gpus", gpus),
+    description = Scenario.of_gemm(
+        preset,
+        named,
+        named.gpus or count_of("scenario: gpus", gpus),
         explicit=switch_of("scenario: explicit", explicit),
         interval_ps=interval_ps_of("scenario: interval_ns", interval_ns),
     )
-    description = description.with_library(named.dtype) if named.by_library else description
     with use_threads(threads):
         kept, fresh = store_of("scenario: store", store), switch_of("scenario: fresh", fresh)
         return simulate_scenario(description, names, store=kept, fresh=fresh, progress=progress)

@@ -66,10 +66,8 @@ def repeat_scenario(row: RunResult, configuration: str, store: Store) -> Repeat:
     source = _gemm(row.input)
     others: dict[str, Any] = {name: _gemm(row.input[name]).kernel for name in OTHER_KERNELS if name in row.input}
     cut = Chunks(row.input["gpus"], tuple(row.input["edges"]))
-    scenario = Scenario(
-        *(row.preset, source.problem, source.kernel, row.input["gpus"], cut), explicit=row.options["explicit"]
-    )
-    scenario = replace(scenario, **others)
+    case = (row.preset, source.problem, source.kernel, row.input["gpus"], cut)
+    scenario = Scenario(*case, explicit=row.options["explicit"], **others)
     wanted = [name for name in (SEQUENTIAL, configuration) if f"{name}.time_ns" in row.figures]
 
     def answer(preset: Preset) -> Answer:

@@ -45,6 +45,7 @@ from tracer.data_type import DataType
 from tracer.gemm.library import choose_kernel, choose_piece_kernel
 from tracer.gemm.order import in_turn
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource, Layout
+from tracer.kernels import NamedGemm
 from traces.errors import UserError
 from traces.schema import SECTOR_BYTES
 
@@ -110,6 +111,16 @@ class Scenario:
         """
         kernel = choose_kernel(problem, gpu_facts(preset.machine), dtype, tracked=True)
         return cls(preset, problem, kernel, gpus).with_library(dtype)
+
+    @classmethod
+    def of_gemm(cls, preset: Preset, gemm: NamedGemm, gpus: int, **settings: Any) -> "Scenario":
+        """The scenario of a GEMM that a text names. settings: further attributes.
+
+        Raises:
+            UserError: as `choose_kernel`.
+        """
+        scenario = cls(preset, gemm.source.problem, gemm.source.kernel, gpus, **settings)
+        return scenario.with_library(gemm.dtype) if gemm.by_library else scenario
 
     def with_library(self, dtype: DataType | None = None) -> "Scenario":
         """The scenario with the further kernels that the library chooses, where it has chosen `kernel`.
@@ -231,6 +242,10 @@ class Scenario:
             return self._library_run()
         update = name == "rs_nmc"
         return CollectiveRun(source=self._shortest_source(), kind=COLLECTIVES[name], update=update, **common)
+
+    def runs(self, configurations: Sequence[str]) -> dict[str, Run]:
+        """The runs that configurations need, by name."""
+        return {name: self.run(name) for name in runs_of(configurations)}
 
     def _library_run(self) -> LibraryRun:
         """The all-reduce of the output by the library of the machine.

@@ -20,7 +20,7 @@ from sim.run.run import KernelRun, Run
 from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
 from sim.scenario.asked import asked_configurations
 from sim.scenario.result import CONFIGURATIONS
-from sim.scenario.scenario import Scenario, assemble, runs_of
+from sim.scenario.scenario import Scenario, assemble
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.kernel import kernel_fields
 from tracer.kernels import NamedGemm, make_gemm, make_kernels
@@ -71,7 +71,7 @@ class AskedScenario:
 
     @cached_property
     def runs(self) -> dict[str, Run]:
-        return {name: self.scenario.run(name) for name in runs_of(self.configurations)}
+        return self.scenario.runs(self.configurations)
 
     @property
     def content(self) -> dict[str, Any]:
@@ -168,15 +168,14 @@ def _asked_scenario(gemm: NamedGemm, options: dict[str, Any], common: dict[str, 
     own = load_plan(options["plan"]) if "plan" in options else None
     configurations = list(asked_configurations(names, common["preset"], own, gpus))
     sizes, explicit = options.get("chunks"), options.get("explicit", False)
-    scenario = Scenario(
-        *(common["preset"], gemm.source.problem, gemm.source.kernel, gpus),
+    scenario = Scenario.of_gemm(
+        *(common["preset"], gemm, gpus),
         chunks=None if sizes is None else chunks_of(sizes),
         explicit=explicit,
         interval_ps=common["interval_ps"],
         own=own,
         policy=common["policy"],
     )
-    scenario = scenario.with_library(gemm.dtype) if gemm.by_library else scenario
     content = {"gpus": gpus, "configurations": configurations, "chunks": sizes, "explicit": explicit}
     content |= {"interval_ps": scenario.interval_ps} if scenario.interval_ps else {}
     content |= {"plan_sha256": scenario.own.digest} if scenario.own else {}

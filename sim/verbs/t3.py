@@ -19,7 +19,7 @@ from sim.scenario.archive import scenario_row, write_scenario
 from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.bounds import bounds
 from sim.scenario.result import ALL_CONFIGURATIONS
-from sim.scenario.scenario import Scenario, check_scenario, runs_of, simulate_scenario
+from sim.scenario.scenario import Scenario, check_scenario, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
 from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import machine_of, with_machine
@@ -123,12 +123,12 @@ def t3(
     interval_ps = (interval_ns or SERIES_NS) * PS_PER_NS if output else 0
     cut = None if chunks is None else _chunks(chunks, count)
     own = None if plan_file is None else load_plan(plan_file)
-    scenario = Scenario(machine, gemm.source.problem, gemm.source.kernel, count, cut, explicit, interval_ps, own)
-    scenario = scenario.with_library(gemm.dtype) if gemm.by_library else scenario
+    settings = {"chunks": cut, "explicit": explicit, "interval_ps": interval_ps, "own": own}
+    scenario = Scenario.of_gemm(machine, gemm, count, **settings)
     scenario.cut()
     configurations = asked_configurations(chosen, machine, own, count)
     if only_estimate:
-        show_estimates({name: scenario.run(name) for name in runs_of(configurations)}, as_json)
+        show_estimates(scenario.runs(configurations), as_json)
         return
     energies = load_energy(energy or DEFAULT)
     check_scenario(scenario, configurations)
@@ -136,7 +136,7 @@ def t3(
         print_text(bounds(scenario).text(), err=True)
     if workers > 1 and checkpoint_every_s is not None:
         raise UserError("--workers: not with --checkpoint, which saves one run at a time")
-    ahead = [scenario.run(name) for name in runs_of(configurations)] if workers > 1 else []
+    ahead = [*scenario.runs(configurations).values()] if workers > 1 else []
     with reserved(Store(), ahead) if ahead else nullcontext(Store()) as store, use_threads(threads):
         if ahead:
             _simulate_ahead(ahead, store, workers, threads, fresh)
