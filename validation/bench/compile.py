@@ -36,8 +36,8 @@ def pick(channel, now_ps):
 TARGET = {"NUMBA_CPU_NAME": shipped.TARGET, "NUMBA_CPU_FEATURES": ""}
 
 
-def start(command: Path, cache: Path, **settings: str) -> dict[str, Any]:
-    """Time of the smallest run in a new process: CPU and wall in seconds, and compile_s of its own report."""
+def smallest_run(command: Path, cache: Path, **settings: str) -> dict[str, Any]:
+    """The smallest run in a new process with a new store: CPU and wall time, and compile time and memory as it says."""
     with tempfile.TemporaryDirectory() as store:
         environment = {**os.environ, "T3SIM_CACHE_DIR": str(cache), "T3SIM_STORE": store}
         before, began_s = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
@@ -45,7 +45,9 @@ def start(command: Path, cache: Path, **settings: str) -> dict[str, Any]:
         done = subprocess.run(words, env=environment | settings, capture_output=True, text=True, check=True, cwd=store)
         after, wall_s = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter() - began_s
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"cpu_s": cpu_s, "wall_s": wall_s, "compile_s": json.loads(done.stdout)["compile_s"]}
+    costs = json.loads(done.stdout)
+    times_s = {"cpu_s": cpu_s, "wall_s": wall_s, "compile_s": costs["compile_s"]}
+    return times_s | {"rss_bytes": costs["peak_rss_bytes"]}
 
 
 def measure(before: Path | None) -> list[dict[str, Any]]:
@@ -55,17 +57,17 @@ def measure(before: Path | None) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         for what in ("empty cache", "filled cache"):
             rows += [
-                {"revision": name, "start": what} | start(command, Path(folder) / name)
+                {"revision": name, "start": what} | smallest_run(command, Path(folder) / name)
                 for name, command in revisions.items()
             ]
         arbiter = Path(folder) / "arbiter.py"
         arbiter.write_text(ARBITER, encoding="utf-8")
         rows += [
             {"revision": name, "start": "filled cache but for a new arbiter"}
-            | start(command, Path(folder) / name, T3SIM_POLICY=str(arbiter))
+            | smallest_run(command, Path(folder) / name, T3SIM_POLICY=str(arbiter))
             for name, command in revisions.items()
         ]
-        alone = start(COMMAND, Path(folder) / "alone", T3SIM_THREADS="1")
+        alone = smallest_run(COMMAND, Path(folder) / "alone", T3SIM_THREADS="1")
         rows.append({"revision": "now", "start": "empty cache, one core"} | alone)
         rows.append({"revision": "now", "start": "empty cache, shipped code"} | _shipped(Path(folder)))
     return rows
@@ -73,10 +75,10 @@ def measure(before: Path | None) -> list[dict[str, Any]]:
 
 def _shipped(folder: Path) -> dict[str, Any]:
     """Compile for the target of a wheel, pack the programs, and start with them."""
-    start(COMMAND, folder / "target", **TARGET)
+    smallest_run(COMMAND, folder / "target", **TARGET)
     shipped.pack(folder / "target")
     try:
-        return start(COMMAND, folder / "none")
+        return smallest_run(COMMAND, folder / "none")
     finally:
         shipped.FILE.unlink()
 

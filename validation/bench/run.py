@@ -9,9 +9,6 @@ ratio to the multiple that revision f5fd707 had.
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from datetime import date
 from pathlib import Path
@@ -28,14 +25,13 @@ from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown
 from traces.source import KernelSource
 from traces.units import PS_PER_US
+from validation.bench.compile import COMMAND, smallest_run
 from validation.bench.engine_profile import TimedGpu
 from validation.bench.units import LOOPS, ROUNDS, request_ns
 from validation.bench.yardstick import lookup_ns
 
 NOTES = Path(__file__).with_name("run_notes.md")
 TABLE = Path(__file__).parents[1] / "tables" / "bench_run.md"
-START = "from traces.command.cli import main; raise SystemExit(main(['run', '--gemm', '64x64x32', '--json']))"
-"""The smallest run. Its time is the start time of the simulator."""
 SCALE_SHAPE, SCALE_K, SCALE_TIMES = (4096, 2048), 256, (1, 2, 4, 8)
 UNIT_REQUESTS = 1_000_000
 RUNS = 3
@@ -129,33 +125,12 @@ def profile(workload: str, preset: str) -> dict[str, Any]:
 def start() -> dict[str, Any]:
     """Time of the smallest run in a new process: with an empty compile cache, then with the filled one."""
     with tempfile.TemporaryDirectory() as cache:
-        return {"cold": _start(cache), "warm": _start(cache)}
+        return {"cold": _start(Path(cache)), "warm": _start(Path(cache))}
 
 
-def _start(cache: str) -> dict[str, float]:
-    step_ns = lookup_ns()
-    began_s, began_cpu_s = perf_counter(), _children_cpu_s()
-    done = subprocess.run(
-        [sys.executable, "-c", START],
-        env=os.environ | {"T3SIM_CACHE_DIR": cache},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    costs, cpu_s = json.loads(done.stdout), _children_cpu_s() - began_cpu_s
-    return {
-        "wall_s": perf_counter() - began_s,
-        "cpu_s": cpu_s,
-        "yardsticks": cpu_s * 1e9 / step_ns,
-        "compile_s": costs["compile_s"],
-        "rss_bytes": costs["peak_rss_bytes"],
-    }
-
-
-def _children_cpu_s() -> float:
-    """CPU time of all child processes that have ended."""
-    times = os.times()
-    return times.children_user + times.children_system
+def _start(cache: Path) -> dict[str, float]:
+    step_ns, found = lookup_ns(), smallest_run(COMMAND, cache)
+    return found | {"yardsticks": found["cpu_s"] * 1e9 / step_ns}
 
 
 def units(requests: int) -> dict[str, dict[str, float]]:

@@ -1,6 +1,8 @@
 """The benchmark on small sizes: its profiled loop is the engine's, its report is whole, its units do what they time."""
 
 import json
+import subprocess
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,3 +49,15 @@ def test_the_report_is_whole(monkeypatch, capsys, tmp_path):
     text = (tmp_path / "bench.md").read_text()
     assert f"| {1e9 / bench_run.BASE['empty']:.2f} |" in text
     assert all(name in text for name in (*LOOPS, *report["profile"]["phase_s"], report["machine"], report["date"]))
+
+
+def test_no_start_finds_its_result_in_a_store(monkeypatch):
+    stores = []
+
+    def run(_, env, **__):
+        stores.append(env["T3SIM_STORE"])
+        return SimpleNamespace(stdout=json.dumps({"compile_s": 0.0, "peak_rss_bytes": 1}))
+
+    monkeypatch.setattr(subprocess, "run", run)
+    started = bench_run.start()
+    assert started["cold"].keys() == started["warm"].keys() and len(set(stores)) == 2
