@@ -31,6 +31,11 @@ def flags_of(phase: int, tiles: int) -> tuple[str, np.ndarray]:
     return f"flags of phase {phase}", found
 
 
+def with_received(buffers: int) -> list[int]:
+    """Address offsets of this GPU's data and of its first receive buffers."""
+    return [0, *map(slot_bytes, range(buffers))]
+
+
 class Builder:
     """Builder of the regions, steps and counts of a collective on CUs. Its phases share the output, not the tags."""
 
@@ -56,6 +61,11 @@ class Builder:
         self.regions: list[Region] = []
         self.steps: list[Step] = []
         self.gates = 0
+
+    def keep_sum(self) -> None:
+        """This GPU keeps the sum of its last chunk."""
+        own = self.chunks.span(self.gpu, self.chunks.gpus - 1)
+        self.counts.final[own.start : own.stop] = 1
 
     def peer(self, distance: int) -> int:
         """Peer window of the GPU at a distance ahead."""

@@ -36,8 +36,7 @@ ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "nvls_all_reduce", "nvls_reduce_scatter
 def _add_sums(build: Builder) -> None:
     """The owner of a chunk gets its sum in STAGING."""
     chunks, last = build.chunks, build.chunks.gpus - 1
-    own = chunks.span(build.gpu, last)
-    build.counts.final[own.start : own.stop] = 1
+    build.keep_sum()
     build.arrivals(last, chunks.gpus, 0, False, each_tile=True, op=Op.COMBINE, alone=True)
     for local in range(chunks.gpus):
         span = chunks.span(build.gpu, local)

@@ -13,7 +13,7 @@ A ring passes chunks from GPU to GPU. If any two GPUs have a link, each chunk go
 
 import numpy as np
 
-from sim.collective.builder import Builder
+from sim.collective.builder import Builder, with_received
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Pieces, in_rounds
 from sim.collective.plans import Plan
@@ -59,8 +59,7 @@ def _use_all_links(build: Builder, steps: int) -> None:
 
 def _add_reduce_scatter(build: Builder, update: bool) -> None:
     chunks, last = build.chunks, build.chunks.gpus - 1
-    own = chunks.span(build.gpu, last)
-    build.counts.final[own.start : own.stop] = 1
+    build.keep_sum()
     if is_direct(build.topology):
         build.arrivals(last, last, 0, True)
         for local in range(last):
@@ -69,7 +68,7 @@ def _add_reduce_scatter(build: Builder, update: bool) -> None:
             build.step(local, [0], build.peer(distance) + to, update=update, gated=False)
         _use_all_links(build, last)
         if not update:
-            build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0)
+            build.step(last, with_received(last), 0)
         return
     received = [] if update else [slot_bytes(0)]
     for local in range(1, chunks.gpus):
@@ -139,9 +138,8 @@ def reduce_scatter(
 def local_reduce(output: np.ndarray, chunks: Chunks, gpu: int, topology: AnyTopology, *, slices=1, step_ps=0) -> Plan:
     """Each GPU adds its own sum and those in its receive buffers, for the chunk that it keeps."""
     build, last = Builder(output, chunks, gpu, topology, slices, 1), chunks.gpus - 1
-    own = chunks.span(gpu, last)
-    build.counts.final[own.start : own.stop] = 1
-    build.step(last, [0, *(slot_bytes(number) for number in range(last))], 0, gated=False)
+    build.keep_sum()
+    build.step(last, with_received(last), 0, gated=False)
     return build.plan(step_ps)
 
 

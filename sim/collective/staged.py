@@ -43,8 +43,7 @@ def kernels(steps: Sequence[Step]) -> list[list[Step]]:
 def _add_reduce_scatter(build: Builder, sends_result: bool = False) -> None:
     """sends_result: the last step also sends the sum, as the first step of an all-gather."""
     chunks, last = build.chunks, build.chunks.gpus - 1
-    own = chunks.span(build.gpu, last)
-    build.counts.final[own.start : own.stop] = 1
+    build.keep_sum()
     for local in range(1, chunks.gpus):
         build.arrivals(local, 1, 0, True)
     build.step(0, [0], build.to(STAGING), gated=False)

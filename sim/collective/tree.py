@@ -11,7 +11,7 @@ once for each.
 
 import numpy as np
 
-from sim.collective.builder import Builder
+from sim.collective.builder import Builder, with_received
 from sim.collective.chunks import Chunks
 from sim.collective.kernel import Pieces, Step, in_rounds
 from sim.collective.plans import Plan
@@ -60,8 +60,7 @@ def all_reduce(
         reads, waits = [DOWN], down
     else:
         build.counts.final[:down] = 1
-        reads = [0, *(slot_bytes(number) for number in range(len(children)))]
-        waits = 0
+        reads, waits = with_received(len(children)), 0
     for child in children:
         build.step(gpu, reads, _peer(build, child) + DOWN, offset=down, waits=waits)
     build.step(gpu, reads, RESULT, offset=down, waits=waits)
@@ -76,7 +75,7 @@ def _go_up(build: Builder, children: list[int], parent: int | None, per_node: in
     if parent is None:
         return
     place = children_of(parent, per_node, build.chunks.gpus).index(build.gpu)
-    reads = [0, *(slot_bytes(number) for number in range(len(children)))]
+    reads = with_received(len(children))
     build.step(build.gpu, reads, _peer(build, parent) + slot_bytes(place), gated=bool(children))
 
 
