@@ -181,7 +181,8 @@ def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limit
     most = int(np.bincount(entry[entry >= 0], minlength=1).max())
     if most <= limits.ways:
         return
-    tags = np.flatnonzero((entry.reshape(tables.gpus, -1) >= 0).any(axis=0))
+    held = entry.reshape(tables.gpus, -1) >= 0
+    tags = np.flatnonzero(held.any(axis=0))
     tracked = {tables.name(tag).partition(" of ")[2] for tag in tags.tolist()}
     kernels = {queue.number for queue in queues} if queues else {0}
     if len(tracked) > 1 or len(kernels) > 1:
@@ -189,16 +190,14 @@ def _check_entries(tables: Tables, queues: Sequence[Queue] | None, limits: Limit
             f"tracker.ways: found {limits.ways}, but {most} tiles share a set, of {len(tracked)} buffers and "
             f"{len(kernels)} kernels at once: they could wait for each other; allowed is an entry for each tile"
         )
-    held, first_tags = entry.reshape(tables.gpus, -1) >= 0, np.cumsum([0, *(len(b.tiles) for b in tables.buffers)])
     for queue in queues or ():
-        for buffer, first_tag in zip(tables.buffers, first_tags, strict=False):
-            if buffer.name not in tracked:
-                continue
-            waits = held[queue.gpu, first_tag : first_tag + len(buffer.tiles)]
-            made = queue.tags % len(buffer.tiles)
+        for buffer in (each for each in tables.buffers if each.name in tracked):
+            first_tag, tiles = tables.first[buffer.name], len(buffer.tiles)
+            waits = held[queue.gpu, first_tag : first_tag + tiles]
+            made = queue.tags % tiles
             _, first = np.unique(made, return_index=True)
             made = made[np.sort(first)]
-            in_order = (queue.start + np.arange(len(buffer.tiles))) % len(buffer.tiles)
+            in_order = (queue.start + np.arange(tiles)) % tiles
             if not np.array_equal(made[waits[made]], in_order[waits[in_order]]):
                 raise UserError(
                     f"plan: the kernel of GPU {queue.gpu} does not make the tiles of {buffer.name} in their order from "
