@@ -8,11 +8,10 @@ takes longer then, often by a whole wave of tiles. Kernels of other classes are 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from sim.collective.library import PLAIN, choice_on
 from sim.presets import Preset
 from sim.presets.preset import Source
 from sim.run.many_gpus import replace_unit
-from sim.scenario.exchange import beyond_node, whole_bytes
+from sim.scenario.exchange import library_run
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Step
 
 SLOWED = (OperatorClass.MATRIX, OperatorClass.ATTENTION)
@@ -24,10 +23,8 @@ def kept_cus(preset: Preset, exchange: Exchange) -> int:
 
     A plain exchange keeps as many: with all CUs nothing could run beside it.
     """
-    if preset.machine.collective.library == PLAIN or beyond_node(preset, exchange):
-        return 0
-    kind = "send_recv" if exchange.kind == "send" else exchange.kind
-    return choice_on(preset.machine, kind, exchange.gpus, whole_bytes(exchange)).channels
+    run = library_run(preset, exchange)
+    return run.choice.channels if run else 0
 
 
 def with_fewer_cus(preset: Preset, kept: int) -> Preset:

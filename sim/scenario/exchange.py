@@ -55,9 +55,13 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
     """
     if exchange.gpus < 2:
         raise UserError(f"{exchange.kind}: found {exchange.gpus} GPU, allowed are 2 and more")
-    row = preset.machine.collective.library
-    if row == PLAIN or beyond_node(preset, exchange):
-        return plain_run(preset, exchange)
+    return library_run(preset, exchange) or plain_run(preset, exchange)
+
+
+def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
+    """The run of an exchange by the library of the preset; None = the library does not do it."""
+    if preset.machine.collective.library == PLAIN or beyond_node(preset, exchange):
+        return None
     kind = "send_recv" if exchange.kind == "send" else exchange.kind
     size = whole_bytes(exchange)
     choice = choice_on(preset.machine, kind, exchange.gpus, size)
