@@ -19,8 +19,9 @@ from validation.against.gpu_rows import CHASES, Chase
 from validation.against.microbenchmarks import (
     BANDWIDTH_TOLERANCE,
     L2_COLUMN,
+    LATENCY_COLUMNS,
     LATENCY_TOLERANCE,
-    kind_of,
+    cells,
     l2_GBps,
     latency_ps,
     stream,
@@ -37,7 +38,6 @@ SMALL_L2 = ("l2.bytes=1048576",)
 """With it the L2 of a die holds a quarter of the chase's buffer, so every load misses L2. The first pass fills the
 memory-side cache. (On hardware the buffer is larger than 4 MB instead.)"""
 FAR_COLUMN = "L2_far_cyc"
-LATENCY_COLUMNS = ("preset", "level", "measured (clocks)", "ours", "error", "verdict", "kind")
 BANDWIDTH_COLUMNS = ("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind")
 STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_scale_GBps"))
 
@@ -79,15 +79,17 @@ def far_latency_ps(machine: Machine) -> float:
 
 
 def latencies(machine: Machine) -> Iterator[tuple[str, str, float]]:
-    """(level, column, ps) of every level with a measured value."""
+    """(level, column, clocks of the measured machine) of every level with a measured value."""
     preset, row = load_preset(machine.preset), measured(machine.row)
-    for chase in (L1_HIT, L2_HIT, HBM):
+    clock_ps = period_ps(float(row["clock_MHz"]))
+    for chase in CHASES:
         if row[chase.column]:
-            yield chase.level, chase.column, latency_ps(preset, chase)
+            yield chase.level, chase.column, latency_ps(preset, chase) / clock_ps
     if row[SIDE_CACHE.column]:
-        yield SIDE_CACHE.level, SIDE_CACHE.column, latency_ps(load_preset(machine.preset, SMALL_L2), SIDE_CACHE)
+        side_ps = latency_ps(load_preset(machine.preset, SMALL_L2), SIDE_CACHE)
+        yield SIDE_CACHE.level, SIDE_CACHE.column, side_ps / clock_ps
     if row[FAR_COLUMN]:
-        yield "L2 hit, far", FAR_COLUMN, far_latency_ps(machine)
+        yield "L2 hit, far", FAR_COLUMN, far_latency_ps(machine) / clock_ps
 
 
 def bandwidths(machine: Machine) -> Iterator[tuple[str, str, float]]:
@@ -102,27 +104,17 @@ def bandwidths(machine: Machine) -> Iterator[tuple[str, str, float]]:
 
 def figures(machine: Machine) -> dict[str, float]:
     """Column of BENCHES -> number, in its unit, for the columns with a measured value."""
-    clock_ps = period_ps(float(measured(machine.row)["clock_MHz"]))
-    found = {column: ps / clock_ps for _, column, ps in latencies(machine)}
-    return found | {column: GBps for _, column, GBps in bandwidths(machine)}
-
-
-def cells(machine: Machine, level: str, column: str, ours: float, tolerance: float) -> list[str]:
-    """One row of a table of latencies or bandwidths."""
-    theirs = float(measured(machine.row)[column])
-    error = ours / theirs - 1
-    verdict = "ok" if abs(error) <= tolerance else "off"
-    kind = kind_of(load_preset(machine.preset), column)
-    return [machine.preset, level, f"{theirs:,.0f}", f"{ours:,.1f}", f"{100 * error:+.1f} %", verdict, kind]
+    return {column: number for _, column, number in (*latencies(machine), *bandwidths(machine))}
 
 
 def latency_rows(machine: Machine) -> list[list[str]]:
-    clock_ps = period_ps(float(measured(machine.row)["clock_MHz"]))
-    return [cells(machine, level, column, ps / clock_ps, LATENCY_TOLERANCE) for level, column, ps in latencies(machine)]
+    row = measured(machine.row)
+    return [cells(machine.preset, row, *found, LATENCY_TOLERANCE) for found in latencies(machine)]
 
 
 def bandwidth_rows(machine: Machine) -> list[list[str]]:
-    return [cells(machine, *found, BANDWIDTH_TOLERANCE) for found in bandwidths(machine)]
+    row = measured(machine.row)
+    return [cells(machine.preset, row, *found) for found in bandwidths(machine)]
 
 
 def table() -> str:

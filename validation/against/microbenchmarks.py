@@ -6,6 +6,7 @@ difference of two streams of different length. The sources of a preset name the 
 (calibration). All other figures are predictions.
 """
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -149,7 +150,29 @@ def replay(preset: Preset, source: KernelSource) -> KernelResult:
     return result
 
 
-def _cells(name: str, level: str, theirs: float, ours: float, tolerance: float, column: str) -> list[str]:
+def latencies(name: str) -> Iterator[tuple[str, str, float]]:
+    """(level, column, clocks of the measured machine) of every level with a measured value."""
+    preset, row = load_preset(name), measured(MACHINES[name].row)
+    clock_ps = period_ps(float(row["clock_MHz"]))
+    for chase in CHASES:
+        if row[chase.column]:
+            yield chase.level, chase.column, latency_ps(preset, chase) / clock_ps
+
+
+def figures(name: str) -> dict[str, float]:
+    """Column of REFERENCE -> number, in its unit, for the columns with a measured value."""
+    machine = MACHINES[name]
+    found = {column: clocks for _, column, clocks in latencies(name)}
+    if measured(machine.row)[L2_COLUMN]:
+        found[L2_COLUMN] = l2_GBps(name)
+    return found | {column: stream(name, flow, machine.stream_bytes).GBps for flow, column in STREAMS}
+
+
+def cells(
+    name: str, row: Mapping[str, str], level: str, column: str, ours: float, tolerance: float = BANDWIDTH_TOLERANCE
+) -> list[str]:
+    """One row of a table of latencies or bandwidths. row: the measured values of the machine."""
+    theirs = float(row[column])
     error = ours / theirs - 1
     verdict = "ok" if abs(error) <= tolerance else "off"
     kind = kind_of(load_preset(name), column)
@@ -157,24 +180,15 @@ def _cells(name: str, level: str, theirs: float, ours: float, tolerance: float, 
 
 
 def latency_rows(name: str) -> list[list[str]]:
-    """Rows of the table of latencies, in clocks of the measured machine. Only measured levels have a row."""
-    preset, row = load_preset(name), measured(MACHINES[name].row)
-    clock_ps = period_ps(float(row["clock_MHz"]))
-    lines = []
-    for chase in CHASES:
-        if row[chase.column]:
-            ours = latency_ps(preset, chase) / clock_ps
-            theirs = float(row[chase.column])
-            lines.append(_cells(name, chase.level, theirs, ours, LATENCY_TOLERANCE, chase.column))
-    return lines
+    """Rows of the table of latencies."""
+    row = measured(MACHINES[name].row)
+    return [cells(name, row, *found, LATENCY_TOLERANCE) for found in latencies(name)]
 
 
 def l2_rows(name: str) -> list[list[str]]:
     """Row of the bandwidth of L2; no row if it was not measured."""
-    theirs = measured(MACHINES[name].row)[L2_COLUMN]
-    if not theirs:
-        return []
-    return [[*_cells(name, "L2 read", float(theirs), l2_GBps(name), BANDWIDTH_TOLERANCE, L2_COLUMN), "-", "-"]]
+    row = measured(MACHINES[name].row)
+    return [[*cells(name, row, "L2 read", L2_COLUMN, l2_GBps(name)), "-", "-"]] if row[L2_COLUMN] else []
 
 
 def stream_rows(name: str) -> list[list[str]]:
@@ -182,9 +196,8 @@ def stream_rows(name: str) -> list[list[str]]:
     row, lines = measured(MACHINES[name].row), []
     for flow, column in STREAMS:
         result = stream(name, flow, MACHINES[name].stream_bytes)
-        level = f"HBM {flow.name.lower()}"
-        cells = _cells(name, level, float(row[column]), result.GBps, BANDWIDTH_TOLERANCE, column)
-        lines.append([*cells, f"{result.row_hits:.2f}", f"{result.bus_busy:.2f}"])
+        found = cells(name, row, f"HBM {flow.name.lower()}", column, result.GBps)
+        lines.append([*found, f"{result.row_hits:.2f}", f"{result.bus_busy:.2f}"])
     return lines
 
 

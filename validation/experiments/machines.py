@@ -9,7 +9,6 @@ from typing import Any
 from sim.presets import load_preset
 from sim.run.run import Run
 from sim.scenario.collective import Collective, result_of
-from traces.units import period_ps
 from validation.against import collectives, gemm_mi300x, machines_of_today, microbenchmarks
 from validation.experiments.experiment import Experiment, FiguresRun, Results
 
@@ -27,21 +26,7 @@ class MicrobenchmarkRun(FiguresRun):
         return (microbenchmarks.__name__, __name__)
 
     def figures(self) -> dict[str, float]:
-        """Column of `references/gpu_microbenchmarks.csv` -> number, for the columns with a measured value."""
-        machine = microbenchmarks.MACHINES[self.machine]
-        row = microbenchmarks.measured(machine.row)
-        clock_ps = period_ps(float(row["clock_MHz"]))
-        figures = {
-            chase.column: microbenchmarks.latency_ps(self.preset, chase) / clock_ps
-            for chase in microbenchmarks.CHASES
-            if row[chase.column]
-        }
-        if row[microbenchmarks.L2_COLUMN]:
-            figures[microbenchmarks.L2_COLUMN] = microbenchmarks.l2_GBps(self.machine)
-        return figures | {
-            column: microbenchmarks.stream(self.machine, flow, machine.stream_bytes).GBps
-            for flow, column in microbenchmarks.STREAMS
-        }
+        return microbenchmarks.figures(self.machine)
 
 
 @dataclass(frozen=True, kw_only=True)
