@@ -46,10 +46,9 @@ from sim.study import load_study, run_study
 from sim.view.figures import draw
 from sim.view.style import save
 from t3sim.given import changes_of, count_of, interval_ps_of, names_of, path_of, store_of, switch_of, text_of
-from tracer.accelsim.reader import open_accelsim
 from tracer.kernels import KERNELS, describe_kernels, make_gemm, make_kernel, make_kernels
 from tracer.sequence import CommandSequence
-from traces.archive import open_archive
+from tracer.trace_file import open_trace
 from traces.errors import UserError
 from traces.source import KernelSource, TraceSource
 from traces.version import VERSION as __version__
@@ -127,7 +126,7 @@ def kernel(text: str, /, machine: Machine = "v100", **fields: object) -> KernelS
     Raises:
         UserError: an unknown kernel or field, a value that is not allowed, a missing field.
     """
-    return make_kernel(text_of("kernel", text), gpu_facts(_machine(machine, ()).machine), **fields)
+    return make_kernel(text_of("kernel", text), gpu_facts(_machine(machine).machine), **fields)
 
 
 def trace(path: str | PathLike[str]) -> TraceSource:
@@ -137,8 +136,7 @@ def trace(path: str | PathLike[str]) -> TraceSource:
     Raises:
         UserError: the file does not exist, or is not a trace.
     """
-    place = path_of("trace", path)
-    return open_archive(place) if place.suffix == ".h5" else open_accelsim(place)
+    return open_trace(path_of("trace", path))
 
 
 def run(
@@ -355,9 +353,8 @@ def plot(
     return figure
 
 
-def _machine(name: Machine, changes: Mapping[str, object] | Sequence[str]) -> Preset:
-    """Call `machine` from functions that have a parameter of this name."""
-    return machine(name, changes)
+_machine = machine
+"""For functions that have a parameter of this name."""
 
 
 def _source(what: str | PathLike[str] | KernelSource | TraceSource, preset: Preset) -> TraceSource:

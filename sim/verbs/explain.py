@@ -1,7 +1,5 @@
 """`t3sim explain`: what bounds a result, how sure that is, what would help, and which assumed values it hangs on."""
 
-from pathlib import Path
-
 import click
 
 from sim.explain.explain import Explanation, explain
@@ -14,14 +12,12 @@ from sim.scenario.archive import is_scenario, open_scenario
 from sim.scenario.result import SEQUENTIAL, T3, T3_MCA
 from sim.view.explain_tables import explanation_dict, show_explanation
 from sim.view.heading import run_heading
-from tracer.accelsim.reader import open_accelsim
+from tracer.trace_file import open_trace
 from tracer.verbs.by_line import print_by_line, traffic_by_line
-from traces.archive import open_archive
 from traces.command.meter import Meter
 from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_text
 from traces.errors import UserError
-from traces.source import TraceSource
 from traces.units import time_text
 
 RUN_OF = {T3_MCA: "t3_mca", T3: "t3", SEQUENTIAL: "gemm"}
@@ -54,7 +50,7 @@ def explain_verb(
     """
     if binary is not None and trace is None:
         raise UserError("--binary: needs --trace, whose program counters it names")
-    source = None if trace is None else _opened(trace)
+    source = None if trace is None else open_trace(trace)
     opened, by_line = open_results(archive), []
     with Meter("runs") as meter:
         settings = (checks, assumed, lambda done, whole: meter.update("explain", done, whole))
@@ -91,7 +87,3 @@ def _of_scenario(archive: str, settings: tuple) -> tuple[RunResult, str, Explana
     found = explain(run, repeat_scenario(row, configuration, Store()), checks, assumed, True, progress)
     m, n, k, gpus = (row.options[name] for name in ("m", "n", "k", "gpus"))
     return run, f"{configuration}: GEMM {m} x {n} x {k} on {gpus} GPUs", found
-
-
-def _opened(trace: str) -> TraceSource:
-    return open_archive(trace) if Path(trace).suffix == ".h5" else open_accelsim(trace)

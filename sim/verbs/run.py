@@ -22,11 +22,10 @@ from sim.verbs.estimate_option import show_estimates, with_estimate
 from sim.verbs.machine_options import machine_of, with_machine
 from sim.verbs.show import results_dict, show_results
 from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
-from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import process_costs
 from tracer.kernels import KERNELS, make_kernels
 from tracer.sequence import CommandSequence
-from traces.archive import open_archive
+from tracer.trace_file import open_trace
 from traces.command.meter import Meter
 from traces.command.numbers import numbers_of
 from traces.command.output_format import with_format
@@ -38,7 +37,6 @@ from traces.units import PS_PER_NS
 
 SHARED = "shared"
 """Value of --cus: all kernels may use all CUs."""
-HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
 @click.command()
@@ -228,19 +226,12 @@ def _source(trace: str | None, kernels: dict[str, tuple[str, str | None]], machi
     if trace is not None:
         if trace.partition(":")[0] in KERNELS and not Path(trace).exists():
             raise UserError(f"{trace}: no such file; for the kernel: --kernel {trace}")
-        return open_archive(trace) if _is_hdf5(trace) else open_accelsim(trace)
+        return open_trace(trace)
     ((option, (begin, value)),) = given.items()
     try:
         return CommandSequence(make_kernels(f"{begin}{value}", gpu_facts(machine)), f"{begin}{value}")
     except UserError as mistake:
         raise UserError(f"{option} {value}: {mistake}") from None
-
-
-def _is_hdf5(path: str) -> bool:
-    if not Path(path).is_file():
-        return False  # a folder with a kernelslist.g, or nothing
-    with open(path, "rb") as file:
-        return file.read(len(HDF5_SIGNATURE)) == HDF5_SIGNATURE
 
 
 def _costs_text(costs: dict) -> str:
