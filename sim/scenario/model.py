@@ -28,7 +28,17 @@ from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
 from sim.scenario.exchange import exchange_run
 from sim.scenario.iteration import ConfigurationTime, Times, play
 from sim.scenario.pair import Pair, refused_in
-from sim.scenario.result import BY_COPIES, CONFIGURATIONS, IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, T3
+from sim.scenario.result import (
+    BY_COPIES,
+    CONFIGURATIONS,
+    IDEAL,
+    IDEAL_NMC,
+    NEEDS,
+    REDUCE_AT_ONCE,
+    SEQUENTIAL,
+    SP_NVLS,
+    T3,
+)
 from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime
 from tracer.gemm.architecture import GpuFacts
@@ -368,15 +378,21 @@ def _durations(
                 fused_ps = _overlapped_ps(name, figures[text].time_ps, runs, scenario.preset)
                 times[block.name, step.reduces] = StepTime(fused_ps)
                 keeps = last not in BY_COPIES and figures[text, step.work].keeps_cus
-                times[block.name, step.name] = StepTime(runs[last].time_ps if last in runs else 0, keeps_cus=keeps)
+                times[block.name, step.name] = StepTime(_exchange_ps(name, runs), keeps_cus=keeps)
     return times
 
 
 def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult], preset: Preset) -> int:
-    """Time of a GEMM and its reduce-scatter in a configuration; with REDUCE_AT_ONCE of the GEMM."""
-    if name in REDUCE_AT_ONCE:
+    """Time of a GEMM and its reduce-scatter in a configuration; of the GEMM where the exchange follows it."""
+    if name in (*REDUCE_AT_ONCE, SP_NVLS):
         return gemm_ps
     if name in (IDEAL, IDEAL_NMC):
         return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
     dispatch = preset.machine.dispatch
     return sum(runs[run].time_ps for run in NEEDS[name][:-1]) - dispatch.launch_ps + dispatch.gap_ps
+
+
+def _exchange_ps(name: str, runs: Mapping[str, RunResult]) -> int:
+    """Time of what follows that: the last run of a configuration, if the pair needs it; of SP_NVLS both exchanges."""
+    left = NEEDS[name][1:] if name == SP_NVLS else NEEDS[name][-1:]
+    return sum(runs[run].time_ps for run in left if run in runs)

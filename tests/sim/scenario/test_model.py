@@ -13,7 +13,7 @@ from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.exchange import buffer_of, exchange_run
 from sim.scenario.model import ModelResult, ModelScenario, assemble_model
-from sim.scenario.result import CONFIGURATIONS, FLUX, IDEAL, LIBRARY, NVLS, SEQUENTIAL, T3
+from sim.scenario.result import CONFIGURATIONS, FLUX, IDEAL, LIBRARY, NVLS, SEQUENTIAL, SP_NVLS, T3
 from sim.verbs.model import model as verb
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase
@@ -105,13 +105,13 @@ SWITCH = ("link.topology=switch", "link.in_switch=true")
 
 def test_software_stands_beside_t3(store):
     """The pair takes the time of the runs of each configuration; what the machine lacks keeps that of Sequential."""
-    names = (LIBRARY, FLUX, NVLS, T3)
+    names = (LIBRARY, FLUX, NVLS, SP_NVLS, T3)
     result, _ = _result(ModelScenario(load_preset("t3_2024", SWITCH), TINY, HOW, configurations=names), store)
     assert list(result.configurations) == [SEQUENTIAL, *names]
     times = {name: each.time_ps for name, each in result.configurations.items()}
     assert times[LIBRARY] == times[SEQUENTIAL]
     assert [text.partition(" (")[0] for text in result.as_dict()["not_fused"]] == ["collective.library: found plain"]
-    saved_ps = dict.fromkeys((FLUX, NVLS), 0)
+    saved_ps = dict.fromkeys((FLUX, NVLS, SP_NVLS), 0)
     for (text, exchange), pair in result.scenario.pairs.items():
         runs = {name: store.get(run.key).time_ps for name, run in pair.runs().items()}
         gemm_ps, both_ps = result.figures[text].time_ps, result.figures[exchange].time_ps
@@ -119,6 +119,7 @@ def test_software_stands_beside_t3(store):
         flux_ps = runs["flux"] + runs["add"] + runs["ag"] - dispatch.launch_ps + dispatch.gap_ps
         saved_ps[FLUX] += TINY.layers * (gemm_ps + both_ps - flux_ps)
         saved_ps[NVLS] += TINY.layers * (both_ps - runs["ar_nvls"])
+        saved_ps[SP_NVLS] += TINY.layers * (both_ps - runs["rs_nvls"] - runs["ag_nvls"])
     assert {name: times[SEQUENTIAL] - times[name] for name in saved_ps} == saved_ps
 
 
@@ -153,12 +154,17 @@ def test_the_verb_says_which_exchanges_are_plain(options, words, tmp_path, store
     assert words in shown and "16 heads (16 of keys and values),\ngated MLP 512, rmsnorm, decoder, rotary" in shown
 
 
-def test_an_all_reduce_does_not_stand_for_a_reduce_scatter():
+def test_an_all_reduce_does_not_stand_for_a_reduce_scatter(store):
     how = replace(HOW, sequence_parallel=True)
-    scenario = ModelScenario(load_preset("t3_2024", SWITCH), TINY, how, configurations=(NVLS, FLUX))
-    for pair in scenario.pairs.values():
+    scenario = ModelScenario(load_preset("t3_2024", SWITCH), TINY, how, configurations=(NVLS, SP_NVLS))
+    saved_ps, result = 0, _result(scenario, store)[0]
+    for (_, exchange), pair in scenario.pairs.items():
         assert pair.refused == {NVLS: "NVLS ends with an all-reduce, the exchange is a reduce-scatter"}
-        assert set(pair.names) == {"rs", "flux", "add"}
+        assert set(pair.names) == {"rs", "rs_nvls"}
+        scattered_ps = store.get(pair.runs()["rs_nvls"].key).time_ps
+        saved_ps += TINY.layers * (result.figures[exchange].time_ps - scattered_ps)
+    times = {name: each.time_ps for name, each in result.configurations.items()}
+    assert times[NVLS] == times[SEQUENTIAL] and times[SEQUENTIAL] - times[SP_NVLS] == saved_ps
 
 
 def test_an_output_of_too_few_tiles_is_not_fused(store):
