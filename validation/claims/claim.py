@@ -53,6 +53,13 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     group: str = ""
     note: str = ""
 
+    def difference(self, simulated: float) -> float:
+        """Simulated less published; 0 on the side that the relation allows."""
+        found = simulated - self.published
+        if self.relation == "at_least":
+            return min(found, 0.0)
+        return max(found, 0.0) if self.relation == "at_most" else found
+
 
 def load_claims(folder: Path = FOLDER) -> list[Claim]:
     """All claims of a folder: first the TOML files, then the CSV files, each in order of their names.

@@ -38,10 +38,7 @@ class Aim:
 
     def error(self, value: float) -> float:
         """Distance from what is published, in tolerances; 0 where a limit on one side is kept."""
-        difference = (value - self.claim.published) / self.tolerance
-        if self.claim.relation == "at_least":
-            return min(difference, 0.0)
-        return max(difference, 0.0) if self.claim.relation == "at_most" else difference
+        return self.claim.difference(value) / self.tolerance
 
 
 @dataclass(frozen=True)

@@ -83,12 +83,7 @@ def verdict(claim: Claim, simulated: float) -> str:
     if claim.tolerance is None:
         return SHOWN
     allowed = claim.tolerance * (abs(claim.published) / PERCENT if claim.mode == "relative" else 1)
-    difference = simulated - claim.published
-    if claim.relation == "at_least":
-        difference = min(difference, 0.0)
-    elif claim.relation == "at_most":
-        difference = max(difference, 0.0)
-    return INSIDE if abs(difference) <= allowed else OUTSIDE
+    return INSIDE if abs(claim.difference(simulated)) <= allowed else OUTSIDE
 
 
 def _mean_error(rows: Sequence[Row]) -> float | None:
