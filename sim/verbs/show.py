@@ -155,9 +155,8 @@ def _energy_dict(results: RunResult, energies: str) -> dict[str, Any] | None:
 
 
 def _scenario_energies(archive: ResultsArchive, energies: str) -> dict[str, Energy]:
-    runs = dict(archive.results())
-    totals = {run.point[COLUMN]: run.totals for run in runs.values() if run.kernels}
-    return configuration_energies(totals, runs[0].preset.machine.hbm.row_bytes, load_energy(energies))
+    runs = {run.point[COLUMN]: run for _, run in archive.results() if run.kernels}
+    return configuration_energies(runs, load_energy(energies))
 
 
 def results_dict(results: RunResult, energies: str = DEFAULT) -> dict:

@@ -153,8 +153,7 @@ def t3(
     if output is not None:
         write_scenario(output, result)
     costs = process_costs()
-    totals = {name: run.totals for name, run in result.runs.items()}
-    spent = configuration_energies(totals, machine.machine.hbm.row_bytes, energies)
+    spent = configuration_energies(result.runs, energies)
     spent = {name: spent[name] for name in result.configurations}
     if as_json:
         more = {

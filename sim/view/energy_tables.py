@@ -12,18 +12,19 @@ COLUMNS = ("unit", "uJ", "low", "high", "share", "bytes", "pJ/byte")
 KEYS = ("uJ", "low_uJ", "high_uJ", "share", "bytes", "pJ_per_byte")
 
 
-def configuration_energies(
-    totals: Mapping[str, dict[str, int]], row_bytes: int, preset: EnergyPreset
-) -> dict[str, Energy]:
+def configuration_energies(runs: Mapping[str, RunResult], preset: EnergyPreset) -> dict[str, Energy]:
     """Energy per GPU of each configuration whose runs are complete.
 
     Args:
-        totals: sim.scenario.result.RUNS name -> "unit.counter" -> count.
-        row_bytes: size of a row of the machine's DRAM.
+        runs: of one machine, by the names of sim.scenario.result.RUNS.
         preset: energies of the events.
     """
-    complete = [name for name, needed in NEEDS.items() if all(run in totals for run in needed)]
-    return {name: energy_of(configuration_totals(name, totals), row_bytes, preset) for name in complete}
+    totals = {name: run.totals for name, run in runs.items()}
+    complete = {name: runs[needed[0]].preset for name, needed in NEEDS.items() if set(needed) <= runs.keys()}
+    return {
+        name: energy_of(configuration_totals(name, totals), machine.machine.hbm.row_bytes, preset)
+        for name, machine in complete.items()
+    }
 
 
 def show_energy(energy: Energy) -> None:

@@ -129,8 +129,7 @@ def figures_of(result: ScenarioResult) -> dict[str, Figures]:
     Raises:
         AssertionError: a ledger disagrees.
     """
-    totals = {name: run.totals for name, run in result.runs.items()}
-    energies = configuration_energies(totals, result.preset.machine.hbm.row_bytes, load_energy(DEFAULT))
+    energies = configuration_energies(result.runs, load_energy(DEFAULT))
     figures = {}
     for name, found in result.configurations.items():
         assert found.exactly_once, (name, result.as_dict()["configurations"][name]["ledger"])
