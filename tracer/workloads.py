@@ -77,6 +77,8 @@ PAPER_CASES = tuple(
     (model, layer, tp) for model in ("mega-gpt-2", "t-nlg") for tp in MODELS[model].tp for layer in LAYERS
 )
 """The 16 sub-layer cases of the paper's evaluation: (model, layer, TP)."""
+PAPER_NAMES = tuple(f"{model}/{layer}/tp{tp}" for model, layer, tp in PAPER_CASES)
+"""The same as names for `named_sublayer`."""
 
 # The kernel of all cases (assumed): 2 workgroups of 8 warps per compute unit of 256 KB registers.
 DEFAULT_KERNEL = GemmKernel()

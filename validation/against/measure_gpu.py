@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tracer.workloads import PAPER_CASES, named_sublayer
+from tracer.workloads import PAPER_NAMES, named_sublayer
 from validation.against.gpu_kernels import LISTS, kernel_call, shapes
 from validation.against.gpu_memory import (
     BESIDE_CALLS,
@@ -82,8 +82,7 @@ def _provenance(torch: Any) -> str:
 
 def cases() -> list[str]:
     """The paper's sub-layers, then the kernels whose time is predicted."""
-    found = [f"{model}/{layer}/tp{tp}" for model, layer, tp in PAPER_CASES]
-    return found + [row["kernel"] for of in LISTS for row in shapes(of)]
+    return [*PAPER_NAMES, *(row["kernel"] for of in LISTS for row in shapes(of))]
 
 
 def kind_of(case: str) -> str:

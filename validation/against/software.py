@@ -12,7 +12,6 @@ the bandwidth of the preset's link. Published ratios of another simulator stand 
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,11 +37,12 @@ from sim.scenario.scenario import Scenario, simulate_scenario
 from sim.view.energy_tables import configuration_energies
 from tracer.gemm.source import GemmProblem
 from tracer.models.catalogue import load_model
-from tracer.workloads import PAPER_CASES, named_sublayer
+from tracer.workloads import PAPER_NAMES, named_sublayer
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.errors import UserError
-from traces.units import PS_PER_US
+from traces.units import MEGA, PS_PER_US
 from validation.csv_file import read_csv, write_csv
+from validation.experiments.sublayers import geomean
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "software_notes.md"
@@ -59,7 +59,7 @@ TODAY = ("llama-3-70b", "qwen3-32b", "llama-3-405b")
 TODAY_GPUS, TODAY_TOKENS = 8, 2048
 ON_CUS = ("rs", "rs_nmc", "add", "ag", "ar_nvls", "rs_nvls", "ag_nvls", "ar_library")
 """Runs in which CUs only communicate."""
-MEGA, MICRO = 1e6, 1e-6
+MICRO = 1e-6
 COLUMNS = (
     *("configuration", "time (us)", "speed-up", "GEMM (us)", "DRAM (MB)", "link (MB)"),
     *("CUs only communicate (us)", "energy (mJ)"),
@@ -103,7 +103,7 @@ Found = Mapping[Case, Mapping[str, Figures]]
 
 def sub_layers() -> dict[str, tuple[GemmProblem, int]]:
     """Name -> the GEMM of one GPU, and the number of GPUs: those of the paper, then those of models of today."""
-    found = {name: named_sublayer(name) for name in (f"{model}/{layer}/tp{tp}" for model, layer, tp in PAPER_CASES)}
+    found = {name: named_sublayer(name) for name in PAPER_NAMES}
     for model in TODAY:
         shape = load_model(model)
         for layer, width in (("op", shape.heads * shape.head_dim), ("fc2", shape.intermediate)):
@@ -177,11 +177,6 @@ def published() -> dict[str, dict[str, float]]:
     return found
 
 
-def geomean(values: Iterable[float]) -> float:
-    numbers = list(values)
-    return float(prod(numbers)) ** (1 / len(numbers))
-
-
 def over(results: Iterable[Mapping[str, Figures]], name: str) -> float | None:
     """Geometric mean of the speed-up of T3 over a configuration; None = the machine does not have it."""
     ratios = [one[name].time_ps / one[T3].time_ps for one in results if name in one]
@@ -245,7 +240,7 @@ def _relative(results: Iterable[Mapping[str, Figures]]) -> Table:
     for name in results[0]:
         pairs = [(one[name], one[SEQUENTIAL]) for one in results]
         fields = ("time_ps", "dram_bytes", "link_bytes", "energy_nJ")
-        cells = [f"{geomean(getattr(a, field) / getattr(b, field) for a, b in pairs):.3f}" for field in fields]
+        cells = [f"{geomean([getattr(a, field) / getattr(b, field) for a, b in pairs]):.3f}" for field in fields]
         rows.append([name, *cells, f"{sum(a.on_cus_ps / a.time_ps for a, _ in pairs) / len(pairs):.0%}"])
     return Table(("configuration", "time", "DRAM", "link", "energy", "of its time CUs only communicate"), rows)
 

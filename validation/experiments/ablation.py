@@ -10,10 +10,10 @@ import msgspec
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.scenario import Scenario
-from traces.units import PS_PER_US
+from traces.units import MEGA, PS_PER_US
 from validation.experiments.ablation_runs import VARIANTS, ring_runs
 from validation.experiments.experiment import Experiment, Results
-from validation.experiments.sublayers import MEGA, PERCENT
+from validation.experiments.sublayers import PERCENT
 from validation.experiments.workbench import Workbench, scenario_run
 
 RUNS = ("gemm", "rs", "t3", "t3_mca")

@@ -5,9 +5,9 @@ from sim.run.run import Run
 from sim.scenario.scenario import Scenario
 from tracer.gemm.source import GemmProblem
 from tracer.workloads import DEFAULT_KERNEL
-from traces.units import PS_PER_US
+from traces.units import MEGA, PS_PER_US
 from validation.experiments.experiment import Experiment, Results
-from validation.experiments.sublayers import MEGA, PERCENT
+from validation.experiments.sublayers import PERCENT
 from validation.experiments.workbench import Workbench, gpus_of, scenario_run
 
 RUNS = ("rs", "rs_nmc", "ag")

@@ -81,7 +81,7 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
     def runs(self) -> list[Run]:
         runs: list[Run] = []
         for name in self.models:
-            runs += [run for scenario in self._scenarios(name).values() for run in runs_for(scenario)]
+            runs += [run for scenario in self._scenarios(name).values() for run in runs_for(scenario).values()]
             runs += [self._run(text) for use in PHASES for _, text in self.layer(name, use).others()]
         return runs
 

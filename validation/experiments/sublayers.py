@@ -5,12 +5,11 @@ from math import prod
 from sim.run.run import Run
 from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, SEQUENTIAL, T3, T3_MCA, ScenarioResult
 from sim.scenario.scenario import Scenario, assemble, runs_of
-from traces.units import GIGA, PS_PER_S, PS_PER_US
+from traces.units import GIGA, MEGA, PS_PER_S, PS_PER_US
 from validation.experiments.experiment import Experiment, Results
 from validation.experiments.workbench import Workbench, layer_of, scenario_run
 
 MCA_RUN = "t3_mca"
-MEGA = 1_000_000
 GROUPS: dict[str, tuple[str, ...]] = {"": ("op", "fc2", "fc1", "ip"), "op/": ("op",), "fc/": ("fc2", "fc1")}
 """Prefix of an answer -> layers whose mean it is."""
 PERCENT = 100.0

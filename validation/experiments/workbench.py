@@ -1,6 +1,5 @@
 """Build scenarios from names `model/layer/tpN`, on a preset with some values replaced."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -10,7 +9,7 @@ from sim.run.run import Run
 from sim.scenario.result import CONFIGURATIONS, ScenarioResult
 from sim.scenario.scenario import Scenario, assemble, runs_of
 from tracer.kernels import make_gemm
-from tracer.workloads import PAPER_CASES, named_sublayer
+from tracer.workloads import PAPER_NAMES, named_sublayer
 from traces.units import PS_PER_NS
 from validation.experiments.experiment import Results
 
@@ -66,21 +65,19 @@ def scenario_run(scenario: Scenario, name: str) -> Run:
     return (scenario if name in TIMED_RUNS else replace(scenario, interval_ps=0)).run(name)
 
 
-def runs_for(scenario: Scenario, configurations: Sequence[str] = CONFIGURATIONS) -> list[Run]:
-    """All runs that the configurations of a scenario need."""
-    return [scenario_run(scenario, name) for name in runs_of(configurations)]
+def runs_for(scenario: Scenario) -> dict[str, Run]:
+    """All runs that the configurations of the paper need, by name."""
+    return {name: scenario_run(scenario, name) for name in runs_of(CONFIGURATIONS)}
 
 
-def assembled(scenario: Scenario, results: Results, configurations: Sequence[str] = CONFIGURATIONS) -> ScenarioResult:
-    """The result of a scenario, from the results of its runs."""
-    by_name = {name: results[scenario_run(scenario, name).key] for name in runs_of(configurations)}
-    return assemble(scenario, by_name, configurations)
+def assembled(scenario: Scenario, results: Results) -> ScenarioResult:
+    """The result of a scenario in these configurations, from the results of its runs."""
+    return assemble(scenario, {name: results[run.key] for name, run in runs_for(scenario).items()})
 
 
 def scenario_names(names: tuple[str, ...]) -> list[str]:
     """The names, with PAPER replaced by the names of the paper's sub-layers."""
-    paper = [f"{model}/{layer}/tp{tp}" for model, layer, tp in PAPER_CASES]
-    return [each for name in names for each in (paper if name == PAPER else [name])]
+    return [each for name in names for each in (PAPER_NAMES if name == PAPER else [name])]
 
 
 def gpus_of(name: str) -> int:
