@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from traces.schema import Cache
-from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LADDER, LOADED, Chase, MeasuredRow
+from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LADDER, LOADED, Chase, MeasuredRow, NotPossible
 
 REPEATS = 20
 FLUSH_BYTES = 1 << 30
@@ -109,20 +109,16 @@ FLOWS = {IDLE: (0, 0), "read": (1, 1), "write": (2, 1), "copy": (3, 2)}
 LANES, ACCESSES = 1024, 4
 
 
-class NoMemory(Exception):
-    """The memory cannot be measured. The text says why."""
-
-
 def load_cupy() -> Any:
     """cupy.
 
     Raises:
-        NoMemory: it is missing.
+        NotPossible: it is missing.
     """
     try:
         import cupy
     except ImportError:
-        raise NoMemory("no cupy: pip install cupy-cuda12x or cupy-cuda13x, matching the driver") from None
+        raise NotPossible("no cupy: pip install cupy-cuda12x or cupy-cuda13x, matching the driver") from None
     return cupy
 
 
@@ -130,7 +126,7 @@ def measure_memory() -> Iterator[MeasuredRow]:
     """Latencies in clocks of the SM and in ns, bandwidths in GB/s (bytes that the program moves).
 
     Raises:
-        NoMemory: cupy is missing.
+        NotPossible: cupy is missing.
     """
     cupy = load_cupy()
     module = _compiled(cupy)
@@ -155,17 +151,11 @@ def chain_offsets(chase: Chase) -> np.ndarray:
 def _chase(
     cupy: Any, module: Any, chase: Chase, flush: Any, kind: str = "chase", runs: int = REPEATS
 ) -> Iterator[MeasuredRow]:
-    run = _chain(cupy, module, chase)
-    clocks, times_us = [], []
-    for _ in range(runs):
-        flush.fill(0)
-        short_us, _ = run(0)
-        flush.fill(0)
-        long_us, taken = run(chase.loads)
-        clocks.append(taken / chase.loads)
-        times_us.append(long_us - short_us)
-    yield MeasuredRow(kind, chase.level, "latency", median(clocks), "clock")
-    yield MeasuredRow(kind, chase.level, "latency", median(times_us) / chase.loads * 1000, "ns")
+    walks = _walks(_chain(cupy, module, chase), chase, flush, runs)
+    clocks = median(clocks / chase.loads for clocks, _ in walks)
+    time_us = median(time_us for _, time_us in walks)
+    yield MeasuredRow(kind, chase.level, "latency", clocks, "clock")
+    yield MeasuredRow(kind, chase.level, "latency", time_us / chase.loads * 1000, "ns")
 
 
 def _chain(cupy: Any, module: Any, chase: Chase) -> Callable[[int], tuple[float, int]]:
@@ -181,6 +171,18 @@ def _chain(cupy: Any, module: Any, chase: Chase) -> Callable[[int], tuple[float,
         return time_us, int(out[0])
 
     return run
+
+
+def _walks(run: Callable[[int], tuple[float, int]], chase: Chase, flush: Any, runs: int) -> list[tuple[int, float]]:
+    """Clocks of the loads of a chase and their time in us, of several walks, each with an empty L2."""
+    found = []
+    for _ in range(runs):
+        flush.fill(0)
+        short_us, _ = run(0)
+        flush.fill(0)
+        long_us, clocks = run(chase.loads)
+        found.append((clocks, long_us - short_us))
+    return found
 
 
 def _read_again(cupy: Any, module: Any, chase: Chase) -> MeasuredRow:
@@ -278,7 +280,7 @@ def measure_loaded() -> Iterator[MeasuredRow]:
     """Latency of DRAM in ns on one SM, and the bandwidth of the streams on the others.
 
     Raises:
-        NoMemory: cupy is missing.
+        NotPossible: cupy is missing.
     """
     cupy = load_cupy()
     module = _compiled(cupy)
@@ -300,14 +302,7 @@ def measure_loaded() -> Iterator[MeasuredRow]:
 
 def _clock_GHz(run: Callable[[int], tuple[float, int]], chase: Chase, flush: Any) -> float:
     """Clock of the SM in a chase: clocks of the loads over their time."""
-    found = []
-    for _ in range(LOADED_RUNS):
-        flush.fill(0)
-        short_us, _ = run(0)
-        flush.fill(0)
-        long_us, clocks = run(chase.loads)
-        found.append(clocks / (long_us - short_us) / 1000)
-    return median(found)
+    return median(clocks / time_us / 1000 for clocks, time_us in _walks(run, chase, flush, LOADED_RUNS))
 
 
 def measure_beside(torch: Any, gemm: Callable[[str], Callable[[], Any]]) -> Iterator[MeasuredRow]:
@@ -316,7 +311,7 @@ def measure_beside(torch: Any, gemm: Callable[[str], Callable[[], Any]]) -> Iter
     gemm: makes the call of a named GEMM.
 
     Raises:
-        NoMemory: cupy is missing, or cuBLAS cannot make a kernel for fewer SMs.
+        NotPossible: cupy is missing, or cuBLAS cannot make a kernel for fewer SMs.
     """
     cupy = load_cupy()
     module = _compiled(cupy)
@@ -342,11 +337,11 @@ def _set_sms(torch: Any, sms: int) -> None:
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     paths = {line.split()[-1] for line in maps if "/libcublas.so" in line}
     if not paths:
-        raise NoMemory("no libcublas in this process")
+        raise NotPossible("no libcublas in this process")
     library = ctypes.CDLL(paths.pop())
     status = library.cublasSetSmCountTarget(ctypes.c_void_p(torch.cuda.current_blas_handle()), ctypes.c_int(sms))
     if status:
-        raise NoMemory(f"cublasSetSmCountTarget: status {status}")
+        raise NotPossible(f"cublasSetSmCountTarget: status {status}")
 
 
 def event_us(torch: Any, run: Callable[[], Any], calls: int = 1) -> float:

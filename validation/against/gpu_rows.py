@@ -38,6 +38,10 @@ UNITS = {
 """(kind, quantity) -> allowed units."""
 
 
+class NotPossible(Exception):
+    """Something cannot be measured on this machine. The text says why."""
+
+
 class Chase(NamedTuple):
     """A pointer chase. One level serves all of its loads after the first `warm` ones.
 

@@ -31,13 +31,20 @@ from validation.against.gpu_memory import (
     FLUSH_BYTES,
     LOADED_RUNS,
     REPEATS,
-    NoMemory,
     event_us,
     measure_beside,
     measure_loaded,
     measure_memory,
 )
-from validation.against.gpu_rows import SECTORS, MeasuredRow, NcuCase, ncu_cases, write_kernels, write_rows
+from validation.against.gpu_rows import (
+    SECTORS,
+    MeasuredRow,
+    NcuCase,
+    NotPossible,
+    ncu_cases,
+    write_kernels,
+    write_rows,
+)
 
 GRAPH_KERNELS = 100
 KERNEL_TIME = "gpu__time_duration.sum"
@@ -48,24 +55,20 @@ MARKER = "spin_kernel"
 """Kernel of torch.cuda._sleep. It ends the kernels of a case for Nsight Compute."""
 
 
-class NoGpu(Exception):
-    """A GPU or a tool is missing. The text names it."""
-
-
 def find_gpu() -> tuple[Any, str]:
     """torch with a CUDA device, and the provenance of its measurements.
 
     Raises:
-        NoGpu: no driver, no torch, or torch sees no device.
+        NotPossible: no driver, no torch, or torch sees no device.
     """
     if shutil.which("nvidia-smi") is None:
-        raise NoGpu("no NVIDIA GPU on this machine (nvidia-smi is missing)")
+        raise NotPossible("no NVIDIA GPU on this machine (nvidia-smi is missing)")
     try:
         import torch
     except ImportError:
-        raise NoGpu("an NVIDIA driver but no torch: pip install torch") from None
+        raise NotPossible("an NVIDIA driver but no torch: pip install torch") from None
     if not torch.cuda.is_available():
-        raise NoGpu("torch sees no CUDA device")
+        raise NotPossible("torch sees no CUDA device")
     return torch, _provenance(torch)
 
 
@@ -151,10 +154,10 @@ def profile(names: list[str]) -> list[tuple[str, NcuCase]]:
     """What Nsight Compute says of each case.
 
     Raises:
-        NoGpu: ncu is missing or has no permission to read the counters.
+        NotPossible: ncu is missing or has no permission to read the counters.
     """
     if shutil.which("ncu") is None:
-        raise NoGpu("no Nsight Compute (ncu)")
+        raise NotPossible("no Nsight Compute (ncu)")
     command = [
         *("ncu", "--csv", "--clock-control", "none", "--cache-control", "all", "--profile-from-start", "off"),
         *("--print-units", "base"),
@@ -165,7 +168,7 @@ def profile(names: list[str]) -> list[tuple[str, NcuCase]]:
     found = ncu_cases(done.stdout, MARKER)
     if done.returncode or len(found) != len(names) or not any(one.sums for one in found):
         text = (done.stderr or done.stdout)[-300:]
-        raise NoGpu(f"ncu gave counters of {len(found)} cases, not of {len(names)}: {text}")
+        raise NotPossible(f"ncu gave counters of {len(found)} cases, not of {len(names)}: {text}")
     return list(zip(names, found, strict=True))
 
 
@@ -220,7 +223,7 @@ def measure(
     for part in parts:
         try:
             rows.extend(part())
-        except (NoGpu, NoMemory) as missing:
+        except NotPossible as missing:
             print(f"left out: {missing}", file=sys.stderr)
         if rows:
             keep(rows)
@@ -235,7 +238,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     try:
         torch, provenance = find_gpu()
-    except NoGpu as missing:
+    except NotPossible as missing:
         print(f"{missing}: nothing measured, nothing written")
         return 0
     if given.only:

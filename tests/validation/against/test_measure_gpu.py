@@ -156,7 +156,7 @@ def test_counters_belong_to_the_case_before_their_marker(monkeypatch):
         MeasuredRow("gemm", names[0], "dram_read_sectors", 1_200_034.0, "sector"),
         MeasuredRow("operator", names[2], "dram_read_sectors", 7.0, "sector"),
     ]
-    with pytest.raises(measure_gpu.NoGpu, match="3 cases, not of 2"):
+    with pytest.raises(measure_gpu.NotPossible, match="3 cases, not of 2"):
         measure_gpu.profile(names[:2])
 
 
@@ -164,7 +164,7 @@ def test_a_part_that_is_not_possible_leaves_the_others(monkeypatch, capsys):
     row = MeasuredRow("launch", "in a graph", "time", 1.0, "us")
 
     def missing(*arguments):
-        raise gpu_memory.NoMemory("no cupy")
+        raise gpu_memory.NotPossible("no cupy")
 
     for name in ("measure_memory", "measure_loaded", "measure_beside"):
         monkeypatch.setattr(measure_gpu, name, missing)
