@@ -5,7 +5,6 @@ The answers compare three times: both kernels one after the other on all CUs; ea
 """
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from sim.presets import load_preset
 from sim.run.run import Run, SideBySideRun
@@ -16,14 +15,6 @@ from validation.experiments.sublayers import PERCENT, geomean
 from validation.experiments.workbench import Workbench, scenario_run
 
 WHOLE = ("gemm", "rs", "ag")
-
-
-class _Split(NamedTuple):
-    """Runs of one sub-layer with one split."""
-
-    both: Run
-    gemm_share: Run
-    rs_share: Run
 
 
 class CuSplit(Experiment, tag="cu_split", frozen=True, kw_only=True):
@@ -72,7 +63,8 @@ class CuSplit(Experiment, tag="cu_split", frozen=True, kw_only=True):
                 speedups.setdefault(at, []).append(answers[f"{name}/{at}/speedup"])
         return answers | {f"geomean/{at}/speedup": geomean(values) for at, values in speedups.items()}
 
-    def _split(self, scenario: Scenario, cus: int) -> _Split:
+    def _split(self, scenario: Scenario, cus: int) -> tuple[Run, Run, Run]:
+        """Runs of one sub-layer with one split: both kernels at once, the GEMM and the reduce-scatter alone."""
         gemm_cus = scenario.preset.machine.cu.count - cus
         fewer = load_preset(self.bench.preset, (*self.bench.overrides, f"cu.count={gemm_cus}"))
         few = load_preset(self.bench.preset, (*self.bench.overrides, f"collective.cus={cus}"))
@@ -83,8 +75,5 @@ class CuSplit(Experiment, tag="cu_split", frozen=True, kw_only=True):
             kind="reduce_scatter",
             collective_cus=cus,
         )
-        return _Split(
-            both,
-            scenario_run(replace(scenario, preset=fewer), "gemm"),
-            scenario_run(replace(scenario, preset=few), "rs"),
-        )
+        alone = scenario_run(replace(scenario, preset=fewer), "gemm"), scenario_run(replace(scenario, preset=few), "rs")
+        return both, *alone
