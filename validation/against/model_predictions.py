@@ -75,7 +75,7 @@ def gpt3_generation(store: Store) -> Figures:
     found = simulate(scenario, store, ["layer"], {name for names in OPERATORS.values() for name in names})
     dispatch = scenario.preset.machine.dispatch
     launch_ms = (dispatch.launch_ps - dispatch.gap_ps) / PS_PER_MS
-    times = {name: found.steps_ps("layer", steps) / PS_PER_MS for name, steps in OPERATORS.items()}
+    times = {name: found.steps_ps(steps) / PS_PER_MS for name, steps in OPERATORS.items()}
     kernels = {name: 0 if name.startswith("AllReduce") else len(steps) for name, steps in OPERATORS.items()}
     times = {name: value + kernels[name] * launch_ms for name, value in times.items()}
     return times | {"all operators": sum(times.values())}

@@ -123,9 +123,9 @@ class Simulated:
         timeline.play([replace(self.block(name), repeats=1)], lambda _, step: self.figures[step.work].step_time)
         return timeline.end_ps
 
-    def steps_ps(self, block: str, names: Iterable[str]) -> int:
-        """Sum of the times of some steps of a block."""
-        return sum(self.figures[step.work].time_ps for step in self.block(block).steps if step.name in names)
+    def steps_ps(self, names: Iterable[str]) -> int:
+        """Sum of the times of some steps of a layer."""
+        return sum(self.figures[step.work].time_ps for step in self.block("layer").steps if step.name in names)
 
 
 def works_of(scenario: ModelScenario, blocks: Iterable[str], names: Iterable[str] = ()) -> set[str | Exchange]:
@@ -188,7 +188,7 @@ def gpt3(store: Store) -> tuple[list[Compared], list[list[str]]]:
     names = {name for steps in OPERATORS.values() for name in steps}
     found = simulate(gpt3_layer(), store, ["layer"], names)
     measured = {row["operator"]: float(row["time_us"]) / 1000 for row in rows("layer_gpt3_4xa100_prefill.csv")}
-    ours = {name: found.steps_ps("layer", steps) / PS_PER_MS for name, steps in OPERATORS.items()}
+    ours = {name: found.steps_ps(steps) / PS_PER_MS for name, steps in OPERATORS.items()}
     compared = [Compared(f"GPT-3 layer, {name}", measured[name], ours[name], 0) for name in OPERATORS]
     whole = Compared("GPT-3 layer, all operators", sum(measured.values()), sum(ours.values()), LAYER_GOAL)
     return [*compared, whole], share_rows(shares(measured), shares(ours))

@@ -57,7 +57,7 @@ def test_a_part_of_a_block_is_chosen():
         "gemm:m=2048,n=128,k=2048,batch=192,dtype=fp16",
     }
     found = Simulated(scenario, {work: models.Figures(10, 0, 0, "dram") for work in works})
-    assert found.steps_ps("layer", ["scores", "values"]) == 20
+    assert found.steps_ps(["scores", "values"]) == 20
 
 
 def test_kernels_of_the_bert_layer():
