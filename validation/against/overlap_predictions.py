@@ -130,7 +130,8 @@ def main() -> None:
     simulated = predicted(Store())
     rows = [csv_row(gpus, row, times, "simulated") for (gpus, row), times in simulated.items()]
     rows += [csv_row(gpus, row, times, "extrapolated") for (gpus, row), times in extrapolated(simulated).items()]
-    write_csv(FILE, COLUMNS, sorted(rows, key=lambda row: (-int(row[0]), *row[1:3])))
+    rows.sort(key=lambda row: (-int(row[0]), *row[1:3]))
+    write_csv(FILE, COLUMNS, rows)
 
 
 if __name__ == "__main__":
