@@ -221,17 +221,13 @@ def loss_table(experiment: Search, found: Surface, answers: Mapping[str, float])
         changed = [
             f"{factor}: {level}"
             for factor, level in found.levels.loc[machine].items()
-            if _is_other(found, factor, level)
+            if level != found.levels.loc[BASE, factor]
         ]
         rows.append(
             [machine, "; ".join(changed), *(f"{t3 - ideal:.0f} ({100 * (t3 / ideal - 1):.1f})" for t3, ideal in times)]
         )
     titles = [f"{name}, us (%)" for name in names]
     return Table(["machine", "other than the base", *titles], rows, titles)
-
-
-def _is_other(found: Surface, factor: str, level: str) -> bool:
-    return level != found.levels.loc[BASE, factor]
 
 
 def _slower(speedups: Sequence[float]) -> tuple[str, str]:
@@ -248,15 +244,12 @@ def space_blocks(experiment: Search) -> list[Block]:
 
 
 def _counts(experiment: Search, found: Surface) -> str:
-    names: Sequence[str] = [name for name in found.levels.index if name != BASE]
-    bridge = (
-        ""
-        if found.bridged or not experiment.bridge
-        else (" The bridge has no answers yet: aggregates are those of the sub-layers that were simulated.")
-    )
+    bridge = ""
+    if experiment.bridge and not found.bridged:
+        bridge = " The bridge has no answers yet: aggregates are those of the sub-layers that were simulated."
     return (
-        f"{len(names)} machines have answers, {found.trials.sum()} of them count: their GEMM alone reaches at least "
-        f"{100 * found.least_gemm:.0f} % of the matrix peak. {len(found.refused)} cannot be built (rules of the "
+        f"{found.tried.sum()} machines have answers, {found.trials.sum()} of them count: their GEMM alone reaches at "
+        f"least {100 * found.least_gemm:.0f} % of the matrix peak. {len(found.refused)} cannot be built (rules of the "
         f"machine or of the kernel), {len(found.waiting)} have not run or failed. Space: validation/experiments/spaces/"
         f"{experiment.space}.toml.{bridge}"
     )
