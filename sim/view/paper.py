@@ -29,20 +29,27 @@ def case_title(name: str) -> str:
     return f"{LAYER_TITLES[layer]} TP {degree.removeprefix('tp')}\n{model}"
 
 
-def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence[float]], base: float = 0.0) -> None:
-    """Draw grouped bars that begin at `base`: one group per label, one colour per series."""
+def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence[float]]) -> None:
+    """Draw grouped bars of speed-ups, which begin at 1: one group per label, one colour per series."""
     share = 0.82 / len(series)
     for place, (label, values) in enumerate(series.items()):
         across = [group + (place - (len(series) - 1) / 2) * share for group in range(len(groups))]
-        heights = [value - base for value in values]
+        heights = [value - 1 for value in values]
         mark = HATCHES[place % len(HATCHES)]
         colour = COLOURS[place % len(COLOURS)]
-        axes.bar(across, heights, share, bottom=base, label=label, color=colour, hatch=mark, edgecolor="white")
+        axes.bar(across, heights, share, bottom=1, label=label, color=colour, hatch=mark, edgecolor="white")
     room_in = axes.figure.get_figwidth() / (len(groups) + 1)
     turned = widest_in(groups) > room_in
     axes.set_xticks(range(len(groups)), groups, fontsize="x-small", rotation=90 if turned else 0)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
+    axes.axhline(1, color="black", linewidth=1)
+
+
+def name_cases(axes: Any, cases: Sequence[str]) -> None:
+    """Write the titles of sub-layers below an axis of stacked bars."""
+    turned = 90 if len(cases) > 8 else 0
+    axes.set_xticks(range(len(cases)), [case_title(case) for case in cases], fontsize="x-small", rotation=turned)
 
 
 def widest_in(labels: Sequence[str]) -> float:

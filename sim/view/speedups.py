@@ -62,8 +62,7 @@ def draw_speedups(
     groups = [*labels, *(["geomean"] if means else []), *others]
     width_in = max(6.0, min(WIDEST_IN, max(0.75, widest_in(groups)) * (len(groups) + 1)))
     figure, axes = new_figure(width_in, 4.2)
-    grouped_bars(axes, [*map(label_of, groups)], series, base=1.0)
-    axes.axhline(1, color="black", linewidth=1)
+    grouped_bars(axes, [*map(label_of, groups)], series)
     lines = ["Speed-ups over Sequential", *([common] if common else []), *([ONLY_SUMMARIES] if others else [])]
     axes.set(ylabel="speed-up (x)", title=label_of("\n".join(lines)))
     legend_below(axes, 2)

@@ -14,8 +14,7 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], splits: Sequence[st
         series[f"{split}, each alone"] = [answers[f"{case}/{split}/share_speedup"] for case in cases]
         series[f"{split}, at once"] = [answers[f"{case}/{split}/speedup"] for case in cases]
     figure, axes = new_figure(max(6.0, 1.3 * len(cases) + 2), 4.0)
-    grouped_bars(axes, [case_title(case) for case in cases], series, base=1.0)
-    axes.axhline(1, color="black", linewidth=1)
+    grouped_bars(axes, [case_title(case) for case in cases], series)
     axes.set(ylabel="speed-up over Sequential (x)", title="Software overlap: CUs split between GEMM and reduce-scatter")
     legend_below(axes, 3)
     save(figure, path)

@@ -23,8 +23,7 @@ def draw(answers: Mapping[str, float], models: Sequence[str], path: Path) -> Non
             for name in CONFIGURATIONS
             if name != SEQUENTIAL
         }
-        grouped_bars(axes, names, series, base=1.0)
-        axes.axhline(1, color="black", linewidth=1)
+        grouped_bars(axes, names, series)
         axes.set_title(title, fontsize="medium")
     panels[0].set_ylabel("speed-up over Sequential (x)")
     figure.suptitle("End-to-end speed-ups (below: share of the sub-layers with an all-reduce)")

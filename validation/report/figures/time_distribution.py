@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.scenario.result import SEQUENTIAL
-from sim.view.paper import COLOURS, HATCHES, case_title, new_figure
+from sim.view.paper import COLOURS, HATCHES, name_cases, new_figure
 from sim.view.style import legend_below, save
 
 PHASES = {"gemm_us": "GEMM", "rs_us": "reduce-scatter", "ag_us": "all-gather"}
@@ -27,8 +27,7 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None
         below = [low + share for low, share in zip(below, shares, strict=True)]
     for place, total in enumerate(totals):
         axes.text(place, PERCENT + 1, f"{total:,.0f} µs", ha="center", va="bottom", fontsize="x-small", rotation=90)
-    names = [case_title(case) for case in cases]
-    axes.set_xticks(range(len(cases)), names, fontsize="x-small", rotation=90 if len(cases) > 8 else 0)
+    name_cases(axes, cases)
     axes.set(ylim=(0, 122), ylabel="share of the time (%)", title="Time of a sub-layer without overlap (Sequential)")
     legend_below(axes, len(PHASES))
     save(figure, path)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.scenario.result import SEQUENTIAL, T3_MCA
-from sim.view.paper import COLOURS, case_title, new_figure
+from sim.view.paper import COLOURS, name_cases, new_figure
 from sim.view.style import legend_below, save
 
 KINDS = {
@@ -35,8 +35,7 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None
     for place, case in enumerate(cases):
         change = answers[f"{case}/{T3_MCA}/dram_change"]
         axes.text(place, 102, f"{change:+.0f} %", ha="center", fontsize="x-small")
-    names = [case_title(case) for case in cases]
-    axes.set_xticks(range(len(cases)), names, fontsize="x-small", rotation=90 if len(cases) > 8 else 0)
+    name_cases(axes, cases)
     axes.set(
         ylim=(0, 112),
         ylabel="DRAM traffic (% of Sequential)",
