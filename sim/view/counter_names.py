@@ -136,9 +136,11 @@ def page() -> str:
 def formula(counterpart: Counterpart) -> str:
     """The formula of a counterpart: a sum of our counters, times its factor."""
     terms = " + ".join(counterpart.ours).replace("+ -", "- ")
-    factor = {1: "", "clock": " x cu.clock_MHz"}.get(
-        counterpart.factor, f" x {counterpart.factor:g}" if counterpart.factor != "clock" else ""
-    )
+    factor = ""
+    if counterpart.factor == "clock":
+        factor = " x cu.clock_MHz"
+    elif counterpart.factor != 1:
+        factor = f" x {counterpart.factor:g}"
     return f"({terms}){factor}" if factor and len(counterpart.ours) > 1 else terms + factor
 
 

@@ -18,7 +18,8 @@ def show_explanation(found: Explanation, preset: Preset) -> None:
     """Print it: bound, how sure, what would help, what waits, assumed values."""
     print_text(f"bounded by {found.bound}\nhow sure: {found.sure}\n")
     busiest = sorted(found.shares.items(), key=lambda item: -item[1])[:SHOWN_SHARES]
-    print_table("Busiest units, in the time of the kernels", ("unit", "share of peak"), _percent(busiest))
+    shares = [(unit, f"{share:.1%}") for unit, share in busiest]
+    print_table("Busiest units, in the time of the kernels", ("unit", "share of peak"), shares)
     if found.helps:
         print_text("")
         rows = [_row(check) for check in found.helps]
@@ -49,10 +50,6 @@ def _show_stalled(found: list[Stalled]) -> None:
     print_text("")
     columns = (*(("kernel",) if several else ()), "place", "waits for", "warps", "share")
     print_table("The biggest stalls: warps by what they wait for", columns, rows)
-
-
-def _percent(pairs: list[tuple[str, float]]) -> list[tuple[str, str]]:
-    return [(name, f"{value:.1%}") for name, value in pairs]
 
 
 def _row(check: Check) -> tuple[object, ...]:

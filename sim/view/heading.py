@@ -38,7 +38,8 @@ def links_text(preset: Preset, own_plan: bool = False) -> str:
     """
     link, mca = preset.machine.link, preset.machine.mca
     topology = "those of the plan" if own_plan else link.topology.name.lower().replace("_", " ")
-    limits = f"{mca.threshold}" if preset.machine.hbm.arbiter == Arbiter.MCA_FIXED else _limits(mca)
+    fixed = preset.machine.hbm.arbiter == Arbiter.MCA_FIXED
+    limits = f"{mca.threshold}" if fixed else f"{mca.strict}, {mca.medium}, {mca.loose}"
     rate = f"{link.GB_per_s:g} GB/s each way"
     most_GB_per_s = bytes_per_s(link.credits * LINE_BYTES, 2 * link.latency_ps) / GIGA
     if most_GB_per_s < link.GB_per_s * link.efficiency:
@@ -47,10 +48,6 @@ def links_text(preset: Preset, own_plan: bool = False) -> str:
         f"link: {topology}, {rate}, {time_text(link.latency_ps)} ({_kinds(preset, 'link')})\n"
         f"MCA: thresholds {limits} entries ({_kinds(preset, 'mca')})"
     )
-
-
-def _limits(mca: Any) -> str:
-    return f"{mca.strict}, {mca.medium}, {mca.loose}"
 
 
 def _kinds(preset: Preset, unit: str) -> str:
