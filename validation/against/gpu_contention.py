@@ -25,10 +25,8 @@ from tracer.streams import BufferStream, Flow, PointerChase
 from tracer.workloads import named_sublayer
 from traces.source import KernelSource
 from traces.units import PS_PER_NS
-from validation.against.gpu_rows import CHASES, IDLE, Beside
+from validation.against.gpu_rows import BUFFERS, CHASES, IDLE, Beside
 
-BUFFERS = {"read": 1, "write": 1, "copy": 2}
-"""Flow -> buffers that its program moves."""
 CUS = (8, 16, 24, 32, 48, 64, 96, 128)
 """Numbers of CUs with streams."""
 LOADS = 250

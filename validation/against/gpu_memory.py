@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from traces.schema import Cache
-from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LADDER, LOADED, Chase, MeasuredRow, NotPossible
+from validation.against.gpu_rows import BESIDE, BUFFERS, CHASES, IDLE, LADDER, LOADED, Chase, MeasuredRow, NotPossible
 
 REPEATS = 20
 FLUSH_BYTES = 1 << 30
@@ -104,8 +104,8 @@ extern "C" __global__ void beside(int flow, const uint4 *from, uint4 *to, size_t
     }
 }
 """
-FLOWS = {IDLE: (0, 0), "read": (1, 1), "write": (2, 1), "copy": (3, 2)}
-"""Flow -> its number in CUDA, buffers that it moves."""
+FLOWS = (IDLE, "read", "write", "copy")
+"""Flows in the order of their numbers in CUDA."""
 LANES, ACCESSES = 1024, 4
 
 
@@ -206,7 +206,7 @@ def _streams(cupy: Any, module: Any) -> Iterator[MeasuredRow]:
     source = cupy.zeros(STREAM_BYTES // 16 * 4, dtype=cupy.uint32)
     target = cupy.zeros_like(source)
     processors = cupy.cuda.runtime.getDeviceProperties(0)["multiProcessorCount"]
-    for flow, buffers in (("read", 1), ("write", 1), ("copy", 2)):
+    for flow, buffers in BUFFERS.items():
         kernel = module.get_function(f"stream_{flow}")
         arguments = (source, target, np.uint64(STREAM_BYTES // 16))
         run = partial(kernel, (8 * processors,), (256,), arguments)
@@ -232,7 +232,7 @@ class Stream:
 
     def __init__(self, cupy: Any, module: Any, flow: str, sms: int):
         self.cupy, self.sms = cupy, sms
-        self.number, self.buffers = FLOWS[flow]
+        self.number, self.buffers = FLOWS.index(flow), BUFFERS.get(flow, 0)
         self.kernel = module.get_function("beside")
         self.shared_bytes = cupy.cuda.runtime.deviceGetAttribute(MAX_SHARED_OPTIN, 0)
         self.kernel.max_dynamic_shared_size_bytes = self.shared_bytes

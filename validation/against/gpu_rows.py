@@ -82,6 +82,8 @@ SMs together read the same buffers for the bandwidth."""
 
 IDLE = "idle"
 """SMs that are kept from others without traffic."""
+BUFFERS = {"read": 1, "write": 1, "copy": 2}
+"""Flow of a stream -> buffers that its program moves."""
 
 
 class Beside(NamedTuple):
@@ -98,13 +100,13 @@ class Beside(NamedTuple):
 
 LOADED = (
     Beside(IDLE, 0),
-    *(Beside(flow, sms) for flow in ("read", "write", "copy") for sms in (8, 16, 32, 48, 64, 96, 128)),
+    *(Beside(flow, sms) for flow in BUFFERS for sms in (8, 16, 32, 48, 64, 96, 128)),
 )
 BESIDE = tuple(
     Beside(flow, sms, gemm)
     for gemm in ("t-nlg/fc2/tp8", "t-nlg/op/tp8", "gemm:m=16,n=12800,k=5120,dtype=bf16")
     for sms in (8, 16, 32)
-    for flow in (IDLE, "read", "write", "copy")
+    for flow in (IDLE, *BUFFERS)
 )
 
 
