@@ -189,10 +189,9 @@ def table() -> str:
         notes(NOTES),
         Heading("All cases", 2),
     ]
-    ours, rows = read(PREDICTIONS), []
+    ours, compared, rows = read(PREDICTIONS), pairs(), []
     for case, row in read(REFERENCE).items():
-        found = pairs()[case]
-        cells = [cell for name in FIGURES for cell in _cells(*found.get(name, ()))]
+        cells = [cell for name in FIGURES for cell in _cells(*compared[case].get(name, ()))]
         rows.append(
             [row["measured_software"], PATTERNS[case.software], *map(str, case[1:]), *cells, ours[case]["kind"]]
         )
