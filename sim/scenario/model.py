@@ -28,17 +28,7 @@ from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
 from sim.scenario.exchange import exchange_run
 from sim.scenario.iteration import ConfigurationTime, Times, play
 from sim.scenario.pair import Pair, refused_in
-from sim.scenario.result import (
-    BY_COPIES,
-    CONFIGURATIONS,
-    IDEAL,
-    IDEAL_NMC,
-    NEEDS,
-    REDUCE_AT_ONCE,
-    SEQUENTIAL,
-    SP_NVLS,
-    T3,
-)
+from sim.scenario.result import BY_COPIES, CONFIGURATIONS, NEEDS, SEQUENTIAL, T3
 from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime
 from tracer.gemm.architecture import GpuFacts
@@ -258,11 +248,11 @@ class ModelResult:
         """Time in Sequential of the GEMMs and reductions that T3 fuses, with the all-gather of an all-reduce."""
         total_ps = 0
         for block, step in self.scenario.steps():
-            for gemm in block.steps:
-                pair = self.scenario.pairs.get((str(gemm.work), step.work)) if step.reduces == gemm.name else None
-                if pair and T3 not in pair.refused:
-                    both_ps = self.figures[gemm.work].time_ps + self.figures[str(gemm.work), step.work].time_ps
-                    total_ps += self.count(block, step) * both_ps
+            text = gemm_of(block, step)
+            pair = self.scenario.pairs.get((text, step.work))
+            if pair and T3 not in pair.refused:
+                both_ps = self.figures[text].time_ps + self.figures[text, step.work].time_ps
+                total_ps += self.count(block, step) * both_ps
         return total_ps
 
     def count(self, block: Block, step: Step) -> int:
@@ -372,27 +362,10 @@ def _durations(
         return times
     for block, step in scenario.steps():
         text = gemm_of(block, step)
-        if (text, step.work) in pairs:
-            runs, last = pairs[text, step.work], NEEDS[name][-1]
-            if name not in scenario.pairs[text, step.work].refused:
-                fused_ps = _overlapped_ps(name, figures[text].time_ps, runs, scenario.preset)
-                times[block.name, step.reduces] = StepTime(fused_ps)
-                keeps = last not in BY_COPIES and figures[text, step.work].keeps_cus
-                times[block.name, step.name] = StepTime(_exchange_ps(name, runs), keeps_cus=keeps)
+        pair = scenario.pairs.get((text, step.work))
+        if pair and name not in pair.refused:
+            runs = pairs[text, step.work]
+            times[block.name, step.reduces] = StepTime(pair.overlapped_ps(name, figures[text].time_ps, runs))
+            keeps = NEEDS[name][-1] not in BY_COPIES and figures[text, step.work].keeps_cus
+            times[block.name, step.name] = StepTime(pair.exchange_ps(name, runs), keeps_cus=keeps)
     return times
-
-
-def _overlapped_ps(name: str, gemm_ps: int, runs: Mapping[str, RunResult], preset: Preset) -> int:
-    """Time of a GEMM and its reduce-scatter in a configuration; of the GEMM where the exchange follows it."""
-    if name in (*REDUCE_AT_ONCE, SP_NVLS):
-        return gemm_ps
-    if name in (IDEAL, IDEAL_NMC):
-        return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
-    dispatch = preset.machine.dispatch
-    return sum(runs[run].time_ps for run in NEEDS[name][:-1]) - dispatch.launch_ps + dispatch.gap_ps
-
-
-def _exchange_ps(name: str, runs: Mapping[str, RunResult]) -> int:
-    """Time of what follows that: the last run of a configuration, if the pair needs it; of SP_NVLS both exchanges."""
-    left = NEEDS[name][1:] if name == SP_NVLS else NEEDS[name][-1:]
-    return sum(runs[run].time_ps for run in left if run in runs)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sim.run.result import RunResult
 from sim.run.run import Run
-from sim.scenario.result import NEEDS, REDUCE_AT_ONCE, SEQUENTIAL
+from sim.scenario.result import IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, SP_NVLS
 from sim.scenario.scenario import Scenario, check_scenario, runs_of
 from traces.errors import UserError
 
@@ -35,6 +36,23 @@ class Pair:
 
     def runs(self) -> dict[str, Run]:
         return {name: self.scenario.run(name) for name in self.names}
+
+    def overlapped_ps(self, name: str, gemm_ps: int, runs: Mapping[str, RunResult]) -> int:
+        """Time of the GEMM and its reduce-scatter in a configuration; of the GEMM where the exchange follows it.
+
+        gemm_ps: of the GEMM alone, with a gap before it. runs: results of `runs`.
+        """
+        if name in (*REDUCE_AT_ONCE, SP_NVLS):
+            return gemm_ps
+        if name in (IDEAL, IDEAL_NMC):
+            return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
+        dispatch = self.scenario.preset.machine.dispatch
+        return sum(runs[run].time_ps for run in NEEDS[name][:-1]) - dispatch.launch_ps + dispatch.gap_ps
+
+    def exchange_ps(self, name: str, runs: Mapping[str, RunResult]) -> int:
+        """Time of what follows that: the last run of a configuration, if it is needed; of SP_NVLS both exchanges."""
+        left = NEEDS[name][1:] if name == SP_NVLS else NEEDS[name][-1:]
+        return sum(runs[run].time_ps for run in left if run in runs)
 
 
 def refused_in(scenario: Scenario, kind: str, names: Sequence[str]) -> dict[str, str]:
