@@ -318,8 +318,7 @@ def _channels(parts: list[Part]) -> tuple[list[Bars | Levels], Levels | None]:
     """A lane for each DRAM channel, and a lane with their mean and the busiest. An older archive has none."""
     if any(len(part.run.channel_bytes) == 0 for part in parts):
         return [], None
-    scale = [BYTES_PER_PS / part.run.interval_ps for part in parts]
-    rates = np.concatenate([part.run.channel_bytes * own for part, own in zip(parts, scale, strict=True)])
+    rates = np.concatenate([part.run.channel_bytes * (BYTES_PER_PS / part.run.interval_ps) for part in parts])
     peak = parts[0].run.preset.peaks().dram_bytes_per_s / GIGA / rates.shape[1]
     lanes: list[Bars | Levels] = [
         _levels(parts, f"channel {number}", GB_PER_S, {"traffic": rate}, peak) for number, rate in enumerate(rates.T)
