@@ -1,6 +1,7 @@
 """Times that no simulation can undercut: the work of a scenario at the peaks of its machine. They cost nothing."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sim.scenario.scenario import Scenario
 from sim.spec import Topology
@@ -50,9 +51,9 @@ def bounds(scenario: Scenario) -> Bounds:
     exchange_s = 0.0
     if scenario.own is None:
         cut, link = scenario.cut(), machine.link
-        sizes = [after - before for before, after in zip(cut.edges, cut.edges[1:], strict=False)]
-        own_tiles = max(sizes) * scenario.kernel.tile_m * scenario.kernel.tile_n
-        sent_bytes = max(0, problem.m * problem.n - own_tiles) * problem.c_bytes
+        largest = max(end - begin for begin, end in pairwise(cut.edges))
+        own_elements = largest * scenario.kernel.tile_m * scenario.kernel.tile_n
+        sent_bytes = max(0, problem.m * problem.n - own_elements) * problem.c_bytes
         ports = cut.gpus - 1 if link.topology == Topology.FULLY_CONNECTED else 1
         exchange_s = sent_bytes / ports / (link.GB_per_s * link.efficiency * GIGA)
     return Bounds(int(times_s[unit] * PS_PER_S), unit, int(exchange_s * PS_PER_S))
