@@ -94,18 +94,23 @@ def _mean_error(rows: Sequence[Row]) -> float | None:
 
 def worse(rows: Sequence[Row], baseline: Path = BASELINE) -> list[Row]:
     """Rows that were inside their tolerance in the baseline and are not now. Claims that have not run are left out."""
+    before = _inside(baseline)
+    return [row for row in rows if row.claim.id in before and row.verdict in (OUTSIDE, FAILED)]
+
+
+def _inside(baseline: Path) -> set[str]:
+    """Ids of the claims in the baseline; none without one."""
     if not baseline.is_file():
-        return []
+        return set()
     try:
-        before = set(json.loads(baseline.read_text(encoding="utf-8"))["inside"])
+        return set(json.loads(baseline.read_text(encoding="utf-8"))["inside"])
     except (ValueError, KeyError, TypeError):
         raise UserError(f"{baseline}: damaged; allowed is what `t3sim validate --accept` writes") from None
-    return [row for row in rows if row.claim.id in before and row.verdict in (OUTSIDE, FAILED)]
 
 
 def accept(rows: Sequence[Row], baseline: Path = BASELINE) -> None:
     """Store the claims that are inside now as the baseline. Claims that have not run keep their state."""
-    before = set(json.loads(baseline.read_text(encoding="utf-8"))["inside"]) if baseline.is_file() else set()
+    before = _inside(baseline)
     known, ran = {row.claim.id for row in rows}, {row.claim.id for row in rows if row.verdict != NOT_RUN}
     inside = ((before & known) - ran) | {row.claim.id for row in rows if row.verdict == INSIDE}
     with replacing(baseline) as temporary:
