@@ -86,8 +86,9 @@ def table() -> str:
 
 
 def main() -> None:
-    TABLE.write_text(table(), encoding="utf-8")
-    print(f"{TABLE.name}: {len(table().splitlines())} lines")
+    text = table()
+    TABLE.write_text(text, encoding="utf-8")
+    print(f"{TABLE.name}: {len(text.splitlines())} lines")
 
 
 if __name__ == "__main__":
