@@ -5,9 +5,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.support.made_up_space import drawn_levels
 from validation.experiments import search
 from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Search, aim_of
-from validation.experiments.space import Factor, Level, Space, Target, load_space
+from validation.experiments.space import Target, load_space
 from validation.report.effects import (
     contrasts,
     front,
@@ -24,18 +25,7 @@ from validation.report.effects import (
 from validation.report.surface import conflicts, surface, verdict
 
 MACHINES = 96
-SPACE = Space(
-    title="",
-    seed=1,
-    target=(),
-    factor=tuple(
-        Factor(name=name, reason="r", level=tuple(Level(value=f"{name}{place}") for place in range(levels)))
-        for name, levels in (("a", 2), ("b", 3), ("c", 2), ("d", 4), ("e", 6), ("f", 2))
-    ),
-)
-LEVELS = pd.DataFrame(
-    [{name: level.value for name, level in SPACE.machine(number).items()} for number in range(MACHINES)]
-)
+LEVELS = drawn_levels(MACHINES)
 A, B, C = ((LEVELS[name].str[1:].astype(float)) for name in "abc")
 NOISE = pd.Series(np.random.default_rng(3).normal(size=MACHINES))
 

@@ -5,26 +5,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.support.made_up_space import SPACE, drawn_levels
 from validation.claims.claim import Claim
 from validation.experiments.search import BASE, Aim
-from validation.experiments.space import Factor, Level, Space
 from validation.report.proposals import model_of, proposals
 from validation.report.surface import Surface
 
 MACHINES = 60
-SPACE = Space(
-    title="",
-    seed=1,
-    target=(),
-    factor=tuple(
-        Factor(name=name, reason="r", level=tuple(Level(value=f"{name}{place}") for place in range(levels)))
-        for name, levels in (("a", 2), ("b", 3), ("c", 2), ("d", 4), ("e", 6), ("f", 2))
-    ),
-)
-LEVELS = pd.DataFrame(
-    [{name: level.value for name, level in SPACE.machine(number).items()} for number in range(MACHINES)],
-    index=[f"{number}" for number in range(MACHINES)],
-)
+LEVELS = drawn_levels(MACHINES).rename(index=str)
 A, B = (LEVELS[name].str[1:].astype(float) for name in "ab")
 NOISE = pd.Series(np.random.default_rng(3).normal(size=MACHINES), index=LEVELS.index)
 
