@@ -93,7 +93,7 @@ class Search(Experiment, tag="search", frozen=True, kw_only=True):
 
     def aims(self) -> list[Aim]:
         """The targets with their claims."""
-        return [aim_of(target) for target in self.targets or load_space(self.space).target]
+        return aims_of(self.targets or load_space(self.space).target)
 
     def candidates(self) -> Iterator[Candidate]:
         """The base, the bridge, then the machines in the order of the design."""
@@ -159,19 +159,23 @@ def _with_levels(bench: Workbench, levels: Iterable[Level]) -> Workbench:
     return msgspec.structs.replace(bench, overrides=tuple(overrides), kernel=kernel)
 
 
-def aim_of(target: Target) -> Aim:
-    """A target with its claim.
+def aims_of(targets: Iterable[Target]) -> list[Aim]:
+    """Targets with their claims.
 
     Raises:
         UserError: no such claim, or no tolerance above 0.
     """
-    claim = next((claim for claim in load_claims() if claim.id == target.claim), None)
-    if claim is None:
-        raise UserError(f"target {target.claim!r}: no claim has this id")
-    tolerance = claim.tolerance if target.tolerance is None else target.tolerance
-    if not tolerance:
-        raise UserError(f"target {target.claim}: found tolerance {tolerance}, allowed is more than 0")
-    return Aim(claim, tolerance, target.fit)
+    claims = {claim.id: claim for claim in load_claims()}
+    aims = []
+    for target in targets:
+        claim = claims.get(target.claim)
+        if claim is None:
+            raise UserError(f"target {target.claim!r}: no claim has this id")
+        tolerance = claim.tolerance if target.tolerance is None else target.tolerance
+        if not tolerance:
+            raise UserError(f"target {target.claim}: found tolerance {tolerance}, allowed is more than 0")
+        aims.append(Aim(claim, tolerance, target.fit))
+    return aims
 
 
 def _refusal(sublayers: Sublayers) -> str:

@@ -9,7 +9,7 @@ import pytest
 from tests.support.fake_runs import fake_results
 from traces.errors import UserError
 from validation.experiments.load import load_experiments
-from validation.experiments.search import BASE, BRIDGE, Search, aim_of
+from validation.experiments.search import BASE, BRIDGE, Search, aims_of
 from validation.experiments.space import BLOCK, FOLDER, Factor, Level, Proposed, Space, Target, load_space
 from validation.experiments.workbench import Workbench
 from validation.report.surface import surface
@@ -201,16 +201,20 @@ def test_what_cannot_be_built_is_left_out():
 
 
 def test_errors_are_in_tolerances():
-    equal = aim_of(Target(claim="paper-t3-geomean"))
-    at_least = aim_of(Target(claim="paper-fc-loses-without-mca", tolerance=3))
-    at_most = aim_of(Target(claim="paper-nmc-ideal"))
+    equal, at_least, at_most = aims_of(
+        [
+            Target(claim="paper-t3-geomean"),
+            Target(claim="paper-fc-loses-without-mca", tolerance=3),
+            Target(claim="paper-nmc-ideal"),
+        ]
+    )
     assert equal.error(1.26) == pytest.approx(2) and equal.error(1.14) == pytest.approx(-2)
     assert at_least.error(9) == pytest.approx(-2) and at_least.error(40) == 0
     assert at_most.error(1.06) == pytest.approx(2) and at_most.error(1.0) == 0
     with pytest.raises(UserError, match="no claim has this id"):
-        aim_of(Target(claim="none"))
+        aims_of([Target(claim="none")])
     with pytest.raises(UserError, match="allowed is more than 0"):
-        aim_of(Target(claim="paper-fc-loses-without-mca"))
+        aims_of([Target(claim="paper-fc-loses-without-mca")])
 
 
 def test_answers_are_those_of_complete_machines():

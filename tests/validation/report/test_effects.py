@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.made_up_space import drawn_levels
 from validation.experiments import search
-from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Search, aim_of
+from validation.experiments.search import BASE, BRIDGE, RS_OF_LINK, Search, aims_of
 from validation.experiments.space import Target, load_space
 from validation.report.effects import (
     contrasts,
@@ -160,7 +160,7 @@ TARGETS = (
     Target(claim="paper-gemm-reads", fit=False),
 )
 EXPERIMENT = Search(title="", space="t3_authors", machines=4, scenarios=("mega-gpt-2/op/tp8",))
-ANSWERS = [aim_of(target).answer for target in TARGETS]
+ANSWERS = [aim.answer for aim in aims_of(TARGETS)]
 
 
 @pytest.fixture
