@@ -146,26 +146,18 @@ def read_bulk(data, pos, end, instruction, scan):
     if width == 0 and (barrier_at + 1 >= end or data[barrier_at + 1] != LOWER_X):
         return pos
     barrier, pos = read_hex(data, pos, end)
-    multicast, outside, mode = 0, 0, -1
-    if pos >= 0:
-        multicast, pos = read_decimal(data, pos, end)
+    multicast, pos = read_decimal(data, pos, end)
     ranks = 0
-    if pos >= 0 and multicast:
+    if multicast:
         ranks, pos = read_hex(data, pos, end)
-    if pos >= 0:
-        _, pos = read_decimal(data, pos, end)
-    if pos >= 0:
-        outside, pos = read_decimal(data, pos, end)
-    if pos >= 0:
-        mode, pos = read_decimal(data, pos, end)
-    if pos < 0 or (mode != BULK_LIST and mode != BULK_DELTA):
-        return BAD_BULK
-    base, count = 0, 0
+    _, pos = read_decimal(data, pos, end)
+    outside, pos = read_decimal(data, pos, end)
+    mode, pos = read_decimal(data, pos, end)
+    base = 0
     if mode == BULK_DELTA:
         base, pos = read_hex(data, pos, end)
-    if pos >= 0:
-        count, pos = read_decimal(data, pos, end)
-    if pos < 0 or count < 0:
+    count, pos = read_decimal(data, pos, end)
+    if pos < 0 or count < 0 or mode not in (BULK_LIST, BULK_DELTA):
         return BAD_BULK
     instruction.barrier = barrier & 0xFFFFFFFF
     instruction.multicast = ranks & 0xFFFFFFFF

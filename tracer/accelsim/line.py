@@ -130,11 +130,8 @@ def read_registers(data, pos, end, instruction, scan, is_source):
 def read_note(data, pos, end, instruction):
     """Read a note `T3 slot wait cache`. The writer adds it if registers cannot express the event, last in the line."""
     slot, pos = read_decimal(data, pos, end)
-    wait, cache = 0, 0
-    if pos >= 0:
-        wait, pos = read_hex(data, pos, end)
-    if pos >= 0:
-        cache, pos = read_decimal(data, pos, end)
+    wait, pos = read_hex(data, pos, end)
+    cache, pos = read_decimal(data, pos, end)
     known = 0 <= slot < SLOTS or REPEAT <= slot <= NO_SLOT
     if pos < 0 or not known or cache < 0 or cache > CACHE_MAX:
         return BAD_NOTE

@@ -1,4 +1,7 @@
-"""Read numbers and words in a line of bytes. A read function returns (value, next position); -1 = not found."""
+"""Read numbers and words in a line of bytes. A read function returns (value, next position); -1 = not found.
+
+Numbers can be read one after the other and checked once: a read from position -1 finds nothing.
+"""
 
 from tracer.compile.jit import compiled
 
@@ -44,6 +47,8 @@ def hex_digit(byte):
 @compiled
 def read_hex(data, pos, end):
     """Read a hexadecimal number of up to 16 digits, with or without 0x, as int64 (the same 64 bits)."""
+    if pos < 0:
+        return 0, -1
     pos = skip_blanks(data, pos, end)
     if pos + 1 < end and data[pos] == ZERO and data[pos + 1] == LOWER_X:
         pos += 2
@@ -89,19 +94,17 @@ def numbers_ahead(data, pos, end):
 def read_place(data, pos, end):
     """Read the four decimal numbers x y z warp. The position is -1 if there are fewer."""
     x, pos = read_decimal(data, pos, end)
-    y, z, warp = 0, 0, 0
-    if pos >= 0:
-        y, pos = read_decimal(data, pos, end)
-    if pos >= 0:
-        z, pos = read_decimal(data, pos, end)
-    if pos >= 0:
-        warp, pos = read_decimal(data, pos, end)
+    y, pos = read_decimal(data, pos, end)
+    z, pos = read_decimal(data, pos, end)
+    warp, pos = read_decimal(data, pos, end)
     return x, y, z, warp, pos
 
 
 @compiled
 def _read_digits(data, pos, end):
     """(number, position after it or -1, True if the number did not saturate)."""
+    if pos < 0:
+        return 0, -1, False
     pos = skip_blanks(data, pos, end)
     negative = pos < end and data[pos] == MINUS
     if negative:
