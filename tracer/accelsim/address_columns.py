@@ -8,6 +8,7 @@ import numpy as np
 from tracer.accelsim.instruction import BULK_LANES_MAX, Trouble
 from tracer.accelsim.lanes import find_pattern
 from tracer.accelsim.text import LOWER_X, read_decimal, read_hex, skip_blanks
+from tracer.accelsim.unusual import Unusual, count_unusual
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT, PLAIN_STRIDE, SECTOR_BYTES
@@ -56,9 +57,7 @@ def read_stride(data, pos, end, instruction, n, scan):
     instruction.inner = PLAIN_STRIDE
     instruction.lanes = n
     if n > 1 and stride != 0 and not is_contiguous(instruction.mask):
-        if scan.gap_strides == 0:
-            scan.gap_strides_line = scan.line
-        scan.gap_strides += 1
+        count_unusual(scan, Unusual.GAP_STRIDE, scan.line)
     return pos
 
 
@@ -163,9 +162,7 @@ def read_bulk(data, pos, end, instruction, scan):
     instruction.multicast = ranks & 0xFFFFFFFF
     instruction.bytes = count * width + outside
     if mode == BULK_DELTA and count == 1 and base == 0:
-        if scan.lost_bases == 0:
-            scan.lost_bases_line = scan.line
-        scan.lost_bases += 1
+        count_unusual(scan, Unusual.LOST_BASE, scan.line)
         return pos
     return read_transfers(data, pos, end, instruction, scan, mode, base, count, width)
 

@@ -124,7 +124,7 @@ class Builder:
     def _try(self, members: list[Member], opcodes: np.ndarray, more: int) -> list[Workgroup] | None:
         """Build a cluster. None: its barriers do not fit together. more: events of arrivals."""
         builder = self.record
-        counts = {name: int(builder[name]) for name in ("empty", "no_exit")}
+        counts = builder["unusual"].copy()
         self._make_room(members, more)
         builder["section"]["events"] = builder["failed"] = 0
         first_event = np.zeros((len(members), MAX_WARPS + 1), np.int64)
@@ -137,8 +137,7 @@ class Builder:
             )
         follows = builder["followed"] or builder["meets"]
         if builder["failed"] or (follows and not dry_run(builder["dry"], first_event, warps, self._events)):
-            for name, count in counts.items():  # the cluster is built again
-                builder[name] = count
+            builder["unusual"] = counts  # the cluster is built again
             return None
         if builder["followed"]:
             clear_told(self._events, builder["section"]["events"])

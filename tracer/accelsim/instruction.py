@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tracer.accelsim.opcodes import MAX_SOURCES
+from tracer.accelsim.unusual import COUNTS
 
 NO_REGISTER = -1
 NO_VALUE = -1
@@ -89,16 +90,7 @@ SCAN = np.dtype(
         ("error", "i8"),
         ("error_line", "i8"),
         ("error_pos", "i8"),  # offset of the line's text in the data
-        ("extra_columns", "i8"),
-        ("extra_columns_line", "i8"),
-        ("gap_strides", "i8"),
-        ("gap_strides_line", "i8"),
-        ("many_sources", "i8"),  # lines with more than ACCELSIM_SOURCES
-        ("many_sources_line", "i8"),
-        ("lost_bases", "i8"),  # bulk copies of one transfer, whose address is not in the trace
-        ("lost_bases_line", "i8"),
-        ("returns", "i8"),  # lines that end with a carriage return
-        ("returns_line", "i8"),
+        ("unusual", COUNTS),
         # the line being read
         ("lanes", "u8", BULK_LANES_MAX),  # addresses
     ]

@@ -7,6 +7,7 @@ from tracer.accelsim.opcodes import Action
 from tracer.accelsim.phases import PHASE
 from tracer.accelsim.scoreboard import SCOREBOARD, write_result
 from tracer.accelsim.section import SECTION, add_work, close_section, lengthen, next_event
+from tracer.accelsim.unusual import COUNTS
 from tracer.compile.jit import compiled
 from traces.schema import PHASE_BARRIERS, Kind
 
@@ -19,10 +20,7 @@ BUILDER = np.dtype(
         ("copies", "i8"),  # LDGSTS lines of the warp
         ("fenced", "i8"),  # the warp's first event after its last fence
         ("noted", "i8"),  # 1 = slots and waits come from the writer's notes
-        ("empty", "i8"),  # warps without instructions
-        ("empty_line", "i8"),
-        ("no_exit", "i8"),  # other warps that did not end with EXIT
-        ("no_exit_line", "i8"),
+        ("unusual", COUNTS),
         # barriers of the cluster
         ("cluster", "i8"),  # workgroups
         ("rank", "i8"),  # of the workgroup that is built

@@ -26,6 +26,7 @@ from tracer.accelsim.problems import BadData, Problems, TraceError
 from tracer.accelsim.scan import scan_lines
 from tracer.accelsim.stream import line_blocks, read_bytes
 from tracer.accelsim.tracez import HEADER_BYTES_MAX
+from tracer.accelsim.unusual import Unusual
 from traces.schema import MAX_CLUSTER
 from traces.source import KernelInfo, Workgroup
 
@@ -35,9 +36,22 @@ ID_WORDS = 4
 """Words `x y z warp` that tracers before version 3 put on every line."""
 
 NO_CLUSTERS = "its workgroups are taken as single ones"
-GAP_STRIDE = "a stride for lanes with gaps: from one active lane to the next"
-LOST_BASE = "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out"
-MANY_SOURCES = f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read"
+UNUSUAL = {
+    Unusual.EMPTY_WARP: ("empty warp", "a warp has no instructions"),
+    Unusual.NO_EXIT: ("no EXIT", "a warp ends without EXIT: taken as ended there"),
+    Unusual.EXTRA_COLUMNS: ("extra columns", "columns behind the known ones: ignored"),
+    Unusual.GAP_STRIDE: ("gap stride", "a stride for lanes with gaps: from one active lane to the next"),
+    Unusual.MANY_SOURCES: (
+        "many sources",
+        f"an instruction with more than {ACCELSIM_SOURCES} sources, at which Accel-Sim ends: all are read",
+    ),
+    Unusual.LOST_BASE: (
+        "bulk copy",
+        "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out",
+    ),
+    Unusual.RETURN: ("CRLF", "lines end with carriage returns (CRLF): read without them"),
+}
+"""Kind and text of the warning."""
 
 
 class KernelReader:
@@ -185,18 +199,12 @@ class KernelReader:
 
     def _report_oddities(self) -> None:
         """Report counts of unusual things in the text that was read."""
-        for record, count, kind, text in (
-            (self._assembly.builder.record, "empty", "empty warp", "a warp has no instructions"),
-            (self._assembly.builder.record, "no_exit", "no EXIT", "a warp ends without EXIT: taken as ended there"),
-            (self._scan[0], "extra_columns", "extra columns", "columns behind the known ones: ignored"),
-            (self._scan[0], "gap_strides", "gap stride", GAP_STRIDE),
-            (self._scan[0], "many_sources", "many sources", MANY_SOURCES),
-            (self._scan[0], "lost_bases", "bulk copy", LOST_BASE),
-            (self._scan[0], "returns", "CRLF", "lines end with carriage returns (CRLF): read without them"),
-        ):
-            if record[count]:
-                self._problems.warn(kind, self.where(int(record[f"{count}_line"])), text, int(record[count]))
-                record[count] = 0
+        for counts in (self._assembly.builder.record["unusual"], self._scan[0]["unusual"]):
+            for what, (kind, text) in UNUSUAL.items():
+                found = counts[what]
+                if found["count"]:
+                    self._problems.warn(kind, self.where(int(found["line"])), text, int(found["count"]))
+                    found["count"] = 0
 
 
 def split_header(path: Path, blocks: Iterator[bytes]) -> tuple[list[str], bytes]:

@@ -33,6 +33,7 @@ from tracer.accelsim.text import (
     skip_blanks,
     skip_word,
 )
+from tracer.accelsim.unusual import Unusual, count_unusual
 from tracer.compile.jit import compiled
 from traces.schema import NO_SLOT, PLAIN_STRIDE, SLOTS, Cache
 
@@ -110,9 +111,7 @@ def read_registers(data, pos, end, instruction, scan, is_source):
     if is_source:
         instruction.sources = count
         if count > ACCELSIM_SOURCES:
-            if scan.many_sources == 0:
-                scan.many_sources_line = scan.line
-            scan.many_sources += 1
+            count_unusual(scan, Unusual.MANY_SOURCES, scan.line)
     else:
         instruction.dst = NO_REGISTER
     for k in range(count):
@@ -206,9 +205,7 @@ def read_tail(data, pos, end, instruction, scan, wanted, registers):
     note = read_after(data, pos, end, NOTE)
     if note >= 0:
         return read_note(data, note, end, instruction)
-    if scan.extra_columns == 0:
-        scan.extra_columns_line = scan.line
-    scan.extra_columns += 1
+    count_unusual(scan, Unusual.EXTRA_COLUMNS, scan.line)
     return pos
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from tracer.accelsim.instruction import BULK_LANES_MAX, Outcome, Trouble
 from tracer.accelsim.line import read_instruction
 from tracer.accelsim.text import NEWLINE, RETURN, read_after, read_decimal, skip_blanks
+from tracer.accelsim.unusual import Unusual, count_unusual
 from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT
 
@@ -223,9 +224,7 @@ def scan_line(data, newline, scan, tables):
         last -= 1
     scan.line += 1
     if newline > scan.pos and data[newline - 1] == RETURN:
-        if scan.returns == 0:
-            scan.returns_line = scan.line
-        scan.returns += 1
+        count_unusual(scan, Unusual.RETURN, scan.line)
     if last == pos:
         return MORE
     if is_header(data, pos, last):

@@ -47,6 +47,7 @@ from tracer.accelsim.scoreboard import (
     wait_for_groups,
 )
 from tracer.accelsim.section import close_section, next_event
+from tracer.accelsim.unusual import Unusual, count_unusual
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT, NO_SLOT, SECTOR_BYTES, SLOTS, Cache, Kind, Space
@@ -290,14 +291,7 @@ def end_warp(builder, is_empty, last_line, events):
     event = next_event(section, events)
     event.kind = KIND_EXIT
     event.count = 0
-    if is_empty:
-        if builder.empty == 0:
-            builder.empty_line = last_line
-        builder.empty += 1
-        return
-    if builder.no_exit == 0:
-        builder.no_exit_line = last_line
-    builder.no_exit += 1
+    count_unusual(builder, Unusual.EMPTY_WARP if is_empty else Unusual.NO_EXIT, last_line)
 
 
 @compiled
