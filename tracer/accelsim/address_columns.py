@@ -34,12 +34,8 @@ def store_pattern(instruction, n, scan):
 @compiled
 def is_contiguous(mask):
     """True if there is no gap between the active lanes."""
-    low = np.int64(mask) & 0xFFFFFFFF
-    if low == 0:
-        return True
-    while low & 1 == 0:
-        low >>= 1
-    return low & (low + 1) == 0
+    mask = np.int64(mask)
+    return mask & (mask + (mask & -mask)) == 0
 
 
 @compiled

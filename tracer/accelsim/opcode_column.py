@@ -13,14 +13,15 @@ from tracer.accelsim.instruction import (
     OPCODES_MAX,
     Trouble,
 )
-from tracer.accelsim.text import skip_blanks, skip_word
+from tracer.accelsim.text import begins, skip_blanks, skip_word
 from tracer.compile.jit import compiled
 
-LETTER_G, LETTER_M, LETTER_A, LETTER_Z = ord("G"), ord("M"), ord("A"), ord("Z")
+LETTER_A, LETTER_Z = ord("A"), ord("Z")
 LOWER_FIRST, LOWER_LAST, DOT, UNDERSCORE = ord("a"), ord("z"), ord("."), ord("_")
 DIGIT_0, DIGIT_9 = ord("0"), ord("9")
-UTMA, UTMAC, UBLK, LDL, STL, REPLAY, SYNCS = (
-    np.frombuffer(name, np.uint8) for name in (b"UTMA", b"UTMAC", b"UBLK", b"LDL", b"STL", b"REPLAY_", b"SYNCS.")
+UTMA, UTMAC, UBLK, GMMA, LDL, STL, REPLAY, SYNCS = (
+    np.frombuffer(name, np.uint8)
+    for name in (b"UTMA", b"UTMAC", b"UBLK", b"GMMA", b"LDL", b"STL", b"REPLAY_", b"SYNCS.")
 )
 BAD_OPCODE, TOO_MANY_OPCODES = -int(Trouble.BAD_OPCODE), -int(Trouble.TOO_MANY_OPCODES)
 
@@ -36,35 +37,22 @@ def is_opcode_byte(byte):
 
 
 @compiled
-def same_text(data, first, length, text, start):
-    k = 0
-    while k < length and data[first + k] == text[start + k]:
-        k += 1
-    return k == length
-
-
-@compiled
 def opcode_form(data, first, last):
     """A FORM or 0, from the name before the first dot."""
-    if last - first > 4 and (same_text(data, first, 4, UTMA, 0) or same_text(data, first, 4, UBLK, 0)):
-        return 0 if same_text(data, first, 5, UTMAC, 0) else FORM_BULK  # UTMACCTL and UTMACMDFLUSH move no data
-    if last - first > len(REPLAY) and same_text(data, first, len(REPLAY), REPLAY, 0):
+    longer = last - 1  # the name goes on behind these
+    if begins(data, first, longer, UTMA) or begins(data, first, longer, UBLK):
+        return 0 if begins(data, first, last, UTMAC) else FORM_BULK  # UTMACCTL and UTMACMDFLUSH move no data
+    if begins(data, first, longer, REPLAY):
         return FORM_MARKER
-    if last - first > len(SYNCS) and same_text(data, first, len(SYNCS), SYNCS, 0):
+    if begins(data, first, longer, SYNCS):
         return FORM_SYNCS
-    short = last - first == 3 or (last - first > 3 and data[first + 3] == DOT)
-    if short and (same_text(data, first, 3, LDL, 0) or same_text(data, first, 3, STL, 0)):
-        return FORM_LOCAL
-    pos = first
-    while pos + 3 < last and data[pos] != DOT:
-        if (
-            data[pos] == LETTER_G
-            and data[pos + 1] == LETTER_M
-            and data[pos + 2] == LETTER_M
-            and data[pos + 3] == LETTER_A
-        ):
+    end = first
+    while end < last and data[end] != DOT:
+        if begins(data, end, last, GMMA):
             return FORM_GMMA
-        pos += 1
+        end += 1
+    if end - first == len(LDL) and (begins(data, first, last, LDL) or begins(data, first, last, STL)):
+        return FORM_LOCAL
     return 0
 
 
@@ -100,7 +88,8 @@ def read_opcode(data, pos, end, instruction, scan):
     while scan.opcode_hash[slot] != 0:
         number = scan.opcode_hash[slot] - 1
         start = scan.opcode_first[number]
-        if scan.opcode_first[number + 1] - start == length and same_text(data, first, length, scan.opcode_text, start):
+        known = scan.opcode_text[start : scan.opcode_first[number + 1]]
+        if len(known) == length and begins(data, first, pos, known):
             instruction.opcode = number
             return pos
         slot = (slot + 1) % OPCODE_HASH_SLOTS

@@ -122,11 +122,15 @@ def _read_digits(data, pos, end):
 
 
 @compiled
+def begins(data, pos, end, word):
+    """True if data[pos:end] begins with `word` (bytes)."""
+    same = 0
+    while same < len(word) and pos + same < end and data[pos + same] == word[same]:
+        same += 1
+    return same == len(word)
+
+
+@compiled
 def read_after(data, pos, end, word):
     """Position after `word` (bytes) and the blanks that follow it, -1 if the text at `pos` does not begin with it."""
-    if pos + len(word) > end:
-        return -1
-    for k in range(len(word)):
-        if data[pos + k] != word[k]:
-            return -1
-    return skip_blanks(data, pos + len(word), end)
+    return skip_blanks(data, pos + len(word), end) if begins(data, pos, end, word) else -1
