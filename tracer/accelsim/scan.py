@@ -8,7 +8,7 @@ import numpy as np
 
 from tracer.accelsim.instruction import BULK_LANES_MAX, Outcome, Trouble
 from tracer.accelsim.line import read_instruction
-from tracer.accelsim.text import NEWLINE, RETURN, read_after, read_decimal, skip_blanks
+from tracer.accelsim.text import RETURN, find_line_end, read_after, read_decimal, skip_blanks
 from tracer.accelsim.unusual import Unusual, count_unusual
 from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT
@@ -158,14 +158,6 @@ def is_header(data, pos, end):
     if first == LOWER_C:
         return pos + 1 < end and data[pos + 1] == LOWER_L
     return first in (HASH, LOWER_T, LOWER_W, LOWER_I)
-
-
-@compiled
-def find_line_end(data, pos):
-    """Position of the next newline. The data ends with a newline."""
-    while data[pos] != NEWLINE:
-        pos += 1
-    return pos
 
 
 @compiled

@@ -20,6 +20,14 @@ def skip_blanks(data, pos, end):
 
 
 @compiled
+def find_line_end(data, pos):
+    """Position of the next newline. The data ends with a newline."""
+    while data[pos] != NEWLINE:
+        pos += 1
+    return pos
+
+
+@compiled
 def skip_word(data, pos, end):
     """Position after the word that begins at `pos`."""
     while pos < end and data[pos] != BLANK and data[pos] != TAB:

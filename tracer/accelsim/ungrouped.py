@@ -18,7 +18,7 @@ from tracer.accelsim.clusters import axes
 from tracer.accelsim.header import Header
 from tracer.accelsim.kernel import ID_WORDS, AccelsimKernel, KernelReader, body_blocks
 from tracer.accelsim.problems import BadData, TraceError
-from tracer.accelsim.text import NEWLINE, RETURN, read_place, skip_blanks
+from tracer.accelsim.text import RETURN, find_line_end, read_place, skip_blanks
 from tracer.compile.jit import compiled
 from traces.source import Workgroup
 
@@ -40,9 +40,7 @@ def find_keys(data, end, line, grid_x, grid_y, grid_z, keys):
     """
     pos, found, bad = 0, 0, -1
     while pos < end:
-        newline = pos
-        while data[newline] != NEWLINE:
-            newline += 1
+        newline = find_line_end(data, pos)
         line += 1
         x, y, z, warp, after = read_place(data, pos, newline)
         if after >= 0 and 0 <= x < grid_x and 0 <= y < grid_y and 0 <= z < grid_z and warp >= 0:
