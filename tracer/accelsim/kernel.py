@@ -229,11 +229,7 @@ def body_blocks(path: Path, problems: Problems) -> Iterator[bytes]:
     """Text of a trace file, beginning with the first # line, in blocks of whole lines."""
     blocks = read_bytes(path)
     _, first = split_header(path, blocks)
-
-    def unterminated() -> None:
-        problems.warn("unterminated", str(path), "the last line has no newline")
-
-    yield from line_blocks(path, chain([first], blocks), unterminated)
+    yield from line_blocks(path, chain([first], blocks), problems)
 
 
 class AccelsimKernel:

@@ -3,10 +3,10 @@
 import lzma
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from tracer.accelsim.problems import BadData, TraceError
+from tracer.accelsim.problems import BadData, Problems, TraceError
 from tracer.accelsim.tracez import tracez_text
 
 TRACEZ = ".tracez"
@@ -77,8 +77,8 @@ def read_bytes(path: Path) -> Iterator[bytes]:
         raise TraceError(f"{path}: cannot read: {error.strerror or error}") from error
 
 
-def line_blocks(path: Path, blocks: Iterator[bytes], on_unterminated: Callable[[], None]) -> Iterator[bytes]:
-    """The same bytes, cut after newlines. If the last line has no newline, it is added and `on_unterminated` is called.
+def line_blocks(path: Path, blocks: Iterator[bytes], problems: Problems) -> Iterator[bytes]:
+    """The same bytes, cut after newlines. If the last line has no newline, it is added and a warning counted.
 
     Raises:
         TraceError: a line longer than LINE_BYTES_MAX.
@@ -94,5 +94,5 @@ def line_blocks(path: Path, blocks: Iterator[bytes], on_unterminated: Callable[[
         yield rest + block[:cut]
         rest = block[cut:]
     if rest:
-        on_unterminated()
+        problems.warn("unterminated", str(path), "the last line has no newline")
         yield rest + b"\n"
