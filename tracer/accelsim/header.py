@@ -1,7 +1,7 @@
 """The header of a kernel's trace file: `-name = value` lines before the first line that begins with #."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
@@ -29,8 +29,8 @@ class Header:
 
     path: Path
     name: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
+    grid: Triple
+    block: Triple
     kernel_id: int = 0
     shared_bytes: int = 0
     registers: int = 0
@@ -44,11 +44,10 @@ class Header:
     lineinfo: int = 0
     lines: int = 0  # lines read, with blank lines
     cluster: Triple = SINGLE  # workgroups of a cluster; not a line of the header
-    fields: dict[str, str] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
-        return self.block[0] * self.block[1] * self.block[2]
+        return prod(self.block)
 
     @property
     def warps(self) -> int:
@@ -58,7 +57,7 @@ class Header:
     @property
     def workgroups(self) -> int:
         """Number of workgroups of the grid."""
-        return self.grid[0] * self.grid[1] * self.grid[2]
+        return prod(self.grid)
 
     def info(self) -> KernelInfo:
         """The header as a KernelInfo. `workgroups` is the size of the grid; the trace may have fewer."""
@@ -115,24 +114,22 @@ def parse_header(path: Path, lines: list[str], problems: Problems) -> Header:
     Raises:
         TraceError: a line is not `-name = value`, or grid, block or tracer version is missing or impossible.
     """
-    fields = split_fields(path, lines, problems)
-    reader = _Fields(path, fields, problems)
-    version_text = fields.get("accelsim tracer version", (0, ""))[1]
+    reader = _Fields(path, split_fields(path, lines, problems), problems)
     header = Header(
         path=path,
         name=reader.name(),
         grid=reader.triple("grid dim", GRID_MAX),
         block=reader.triple("block dim", BLOCK_THREADS_MAX),
-        kernel_id=reader.number("kernel id", 0, GRID_MAX),
-        shared_bytes=reader.number("shmem", 0, SHARED_BYTES_MAX),
-        registers=reader.number("nregs", 0, REGISTERS_MAX),
-        stream=reader.number("cuda stream id", 0, (1 << 63) - 1),
+        kernel_id=reader.number("kernel id", GRID_MAX),
+        shared_bytes=reader.number("shmem", SHARED_BYTES_MAX),
+        registers=reader.number("nregs", REGISTERS_MAX),
+        stream=reader.number("cuda stream id", (1 << 63) - 1),
         shared_base=reader.address("shmem base_addr"),
         local_base=reader.address("local mem base_addr"),
-        nvbit=fields.get("nvbit version", (0, ""))[1],
-        version=reader.version(version_text),
-        version_text=version_text,
-        lineinfo=reader.number("enable lineinfo", 0, 1),
+        nvbit=reader.text("nvbit version"),
+        version=reader.version(),
+        version_text=reader.text("accelsim tracer version"),
+        lineinfo=reader.number("enable lineinfo", 1),
         lines=len(lines),
     )
     header.architecture = reader.architecture()
@@ -152,40 +149,44 @@ class _Fields:
     def where(self, name: str) -> str:
         return f"{self._path}:{self._fields[name][0] if name in self._fields else 1}"
 
+    def text(self, name: str, missing: str = "") -> str:
+        """A value as it is written; `missing` if the header has none."""
+        return self._fields.get(name, (0, missing))[1]
+
     def name(self) -> str:
         """Kernel name; `unnamed` if the header has none."""
-        name = self._fields.get("kernel name", (0, ""))[1]
+        name = self.text("kernel name")
         if not name:
             self._problems.warn("header kernel name", self.where("kernel name"), "no kernel name: taken as `unnamed`")
         return name or "unnamed"
 
-    def triple(self, name: str, limit: int) -> tuple[int, int, int]:
+    def triple(self, name: str, limit: int) -> Triple:
         """Three sizes. A trace without them is refused."""
-        text = self._fields.get(name, (0, ""))[1]
+        text = self.text(name)
         match = _TRIPLE.fullmatch(text.replace(" ", ""))
         values = tuple(int(part[:12]) for part in match.groups()) if match else ()
         if len(values) != 3 or not all(1 <= value <= limit for value in values):
             raise TraceError(f"{self.where(name)}: {name}: found {text[:60]!r}, expected (x,y,z), each 1 to {limit}")
         return values[0], values[1], values[2]
 
-    def number(self, name: str, low: int, high: int) -> int:
+    def number(self, name: str, high: int) -> int:
         """An optional number. A missing or impossible number is reported and counts as unknown (0)."""
         if name not in self._fields:
             if name not in OPTIONAL:
                 self._problems.warn(f"header {name}", self.where(name), f"no `-{name} =`: taken as unknown")
             return 0
-        text = self._fields[name][1]
+        text = self.text(name)
         value = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else -1
-        if low <= value <= high:
+        if 0 <= value <= high:
             return value
         self._problems.warn(
-            f"header {name}", self.where(name), f"{name} = {text[:40]}: expected {low} to {high}, taken as unknown"
+            f"header {name}", self.where(name), f"{name} = {text[:40]}: expected 0 to {high}, taken as unknown"
         )
         return 0
 
     def address(self, name: str) -> int:
         """A hexadecimal address; 0 if it is missing or not readable."""
-        text = self._fields.get(name, (0, "(missing)"))[1]
+        text = self.text(name, "(missing)")
         try:
             value = int(text, 16)
         except ValueError:
@@ -195,8 +196,9 @@ class _Fields:
         self._problems.warn(f"header {name}", self.where(name), f"{name} = {text[:40]}: no address, taken as unknown")
         return 0
 
-    def version(self, text: str) -> int:
+    def version(self) -> int:
         """Tracer version: the number before the dot."""
+        text = self.text("accelsim tracer version")
         number = text.split(".")[0]
         if number.isascii() and number.isdigit() and len(number) < 4 and int(number) in VERSIONS:
             return int(number)
@@ -207,7 +209,7 @@ class _Fields:
 
     def architecture(self) -> int:
         """Binary version (compute capability times ten). DEFAULT_ARCHITECTURE replaces an impossible one."""
-        text = self._fields.get("binary version", (0, "(missing)"))[1][:40]
+        text = self.text("binary version", "(missing)")[:40]
         value = int(text) if text.isascii() and text.isdigit() else 0
         possible = min(TABLES) <= value < ARCHITECTURE_END
         if value not in TABLE_OF:
