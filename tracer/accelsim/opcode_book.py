@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from tracer.accelsim.instruction import Tables
-from tracer.accelsim.opcodes import OPCODE, Opcode, classify, fill_record
+from tracer.accelsim.opcodes import OPCODE, classify, fill_record
 from tracer.accelsim.problems import Problems
 
 classify_once = lru_cache(maxsize=1 << 14)(classify)
@@ -19,17 +19,17 @@ class OpcodeBook:
         self._architecture, self._problems = architecture, problems
         self.records = np.zeros(0, OPCODE)
 
-    def extend(self, scan: np.void, tables: Tables, where: Callable[[int], str]) -> np.ndarray:
+    def extend(self, scan: np.void, tables: Tables, where: Callable[[int], str]) -> None:
         """Classify the opcodes that the scanner has added since the last call. `where` gives file and line as text."""
         count = int(scan["n_opcodes"])
         known = len(self.records)
         if count == known:
-            return self.records
+            return
         new = np.zeros(count, OPCODE)
         new[:known] = self.records
         for number in range(known, count):
             text = bytes(scan["opcode_text"][scan["opcode_first"][number] : scan["opcode_first"][number + 1]]).decode()
-            opcode: Opcode = classify_once(text)
+            opcode = classify_once(text)
             fill_record(new[number], opcode, self._architecture)
             if not opcode.known:
                 rows = tables.instructions[: scan["n_instructions"]]
@@ -37,4 +37,3 @@ class OpcodeBook:
                 place = where(int(first[0]) if len(first) else int(scan["line"]))
                 self._problems.warn(f"opcode {text.split('.')[0]}", place, f"unknown opcode {text}, taken as ALU work")
         self.records = new
-        return new

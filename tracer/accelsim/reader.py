@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from itertools import count
 from pathlib import Path
 
 from tracer.accelsim.kernel import AccelsimKernel, file_digest
@@ -120,26 +121,18 @@ class AccelsimTrace:
             TraceError: a header is broken, or no kernel can be read.
         """
         self.problems.oddities = deepcopy(self._of_list)
-        opened = 0
-        for number, command in self._numbered():
+        opened, number = 0, -1
+        for command in self._commands:
             if isinstance(command, Prefill):
-                yield number, command
+                yield -1, command
                 continue
+            number += 1
             kernel = open_or_skip(command, self.problems)
             if kernel is not None:
                 opened += 1
                 yield number, kernel
         if not opened:
             raise TraceError(f"{self.path}: no kernel that can be read: {'; '.join(self.problems.lines())[:300]}")
-
-    def _numbered(self) -> Iterator[tuple[int, Path | Prefill]]:
-        number = 0
-        for command in self._commands:
-            if isinstance(command, Prefill):
-                yield -1, command
-            else:
-                yield number, command
-                number += 1
 
     def fingerprint(self) -> str:
         """SHA-256 of the commands and of the files' bytes."""
@@ -155,19 +148,11 @@ class AccelsimTrace:
 def choose(commands: list[Path | Prefill], kernels: Iterable[int]) -> list[Path | Prefill]:
     """All prefills, and the kernels with these numbers (from 0, in order of the list)."""
     wanted = set(kernels)
-    count = sum(isinstance(command, Path) for command in commands)
-    if wanted and not 0 <= min(wanted) <= max(wanted) < count:
-        raise UserError(f"kernels: found {min(wanted)} to {max(wanted)}, allowed 0 to {count - 1}")
-    chosen: list[Path | Prefill] = []
-    number = 0
-    for command in commands:
-        if isinstance(command, Prefill):
-            chosen.append(command)
-            continue
-        if number in wanted:
-            chosen.append(command)
-        number += 1
-    return chosen
+    total = sum(isinstance(command, Path) for command in commands)
+    if wanted and not 0 <= min(wanted) <= max(wanted) < total:
+        raise UserError(f"kernels: found {min(wanted)} to {max(wanted)}, allowed 0 to {total - 1}")
+    numbers = count()
+    return [command for command in commands if isinstance(command, Prefill) or next(numbers) in wanted]
 
 
 def open_accelsim(path: str | Path, *, lenient: bool = False, kernels: Iterable[int] | None = None) -> AccelsimTrace:
