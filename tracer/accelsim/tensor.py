@@ -29,11 +29,14 @@ def _shape(token: str) -> tuple[int, int, int] | None:
     return None
 
 
+def _operand_bits(base: str, tokens: list[str]) -> int:
+    usual = _DEFAULT_BITS.get(base.replace("GMMA", "MMA"), 16)
+    return next((_BITS[token] for token in tokens if token in _BITS), usual)
+
+
 def mac_cost(base: str, tokens: list[str]) -> float:
     """Time of a multiply-accumulate, relative to fp16. Sparse instructions (SP) skip half of those of their shape."""
-    usual = _DEFAULT_BITS.get(base.replace("GMMA", "MMA"), 16)
-    bits = next((_BITS[token] for token in tokens if token in _BITS), usual)
-    return _COST[bits] * (0.5 if "SP" in tokens else 1.0)
+    return _COST[_operand_bits(base, tokens)] * (0.5 if "SP" in tokens else 1.0)
 
 
 def tensor_shape(base: str, tokens: list[str]) -> tuple[int, tuple[int, ...], int]:
@@ -52,7 +55,7 @@ def tensor_shape(base: str, tokens: list[str]) -> tuple[int, tuple[int, ...], in
     accumulate_f32 = base != "HMMA" or "F32" in tokens
     if base == "HMMA" and shape == (8, 8, 4):
         return (256, (2, 2, 2), 2) if accumulate_f32 else (512, (2, 2, 2), 2)
-    bits = next((_BITS[token] for token in tokens if token in _BITS), _DEFAULT_BITS.get(base, 16))
+    bits = _operand_bits(base, tokens)
     accumulator_bits = 64 if base == "DMMA" else (32 if accumulate_f32 else 16)
     registers = [max(1, elements * size // 1024) for elements, size in
                  ((m * k, bits), (n * k, bits), (m * n, accumulator_bits))]  # fmt: skip
