@@ -82,20 +82,25 @@ class Opcode(NamedTuple):
     work: int = 0
 
 
-_LOADS = {"LDG": Space.GLOBAL, "LD": GENERIC, "LDL": Space.LOCAL, "LDS": Space.SHARED, "LDSM": Space.SHARED}
-_STORES = {"STG": Space.GLOBAL, "ST": GENERIC, "STL": Space.LOCAL, "STS": Space.SHARED, "STSM": Space.SHARED,
-           "STAS": Space.SHARED}  # fmt: skip
-_ATOMICS = {"ATOMG": Space.GLOBAL, "ATOM": GENERIC, "ATOMS": Space.SHARED}
-_REDUCTIONS = {"RED": Space.GLOBAL, "REDG": Space.GLOBAL, "REDS": Space.SHARED}
+_ACCESSES = {
+    "LDG": (Action.LOAD, Space.GLOBAL), "LD": (Action.LOAD, GENERIC), "LDL": (Action.LOAD, Space.LOCAL),
+    "LDS": (Action.LOAD, Space.SHARED),
+    "STG": (Action.STORE, Space.GLOBAL), "ST": (Action.STORE, GENERIC), "STL": (Action.STORE, Space.LOCAL),
+    "STS": (Action.STORE, Space.SHARED), "STAS": (Action.STORE, Space.SHARED),
+    "ATOMG": (Action.ATOMIC, Space.GLOBAL), "ATOM": (Action.ATOMIC, GENERIC), "ATOMS": (Action.ATOMIC, Space.SHARED),
+    "RED": (Action.REDUCE, Space.GLOBAL), "REDG": (Action.REDUCE, Space.GLOBAL), "REDS": (Action.REDUCE, Space.SHARED),
+}  # fmt: skip
+_MATRIX_MOVES = {"LDSM": Action.LOAD, "STSM": Action.STORE}
 _TMA = {
-    "UTMALDG": (Action.BULK_COPY, Space.GLOBAL),
-    "UBLKCP": (Action.BULK_COPY, Space.GLOBAL),
-    "UTMASTG": (Action.STORE, Space.GLOBAL),
-    "UTMAREDG": (Action.REDUCE, Space.GLOBAL),
-    "UBLKRED": (Action.REDUCE, Space.GLOBAL),
-    "UTMAPF": (Action.LOAD, Space.GLOBAL),
-    "UBLKPF": (Action.LOAD, Space.GLOBAL),
-}
+    "UTMALDG": Action.BULK_COPY, "UBLKCP": Action.BULK_COPY, "UTMASTG": Action.STORE, "UTMAREDG": Action.REDUCE,
+    "UBLKRED": Action.REDUCE, "UTMAPF": Action.LOAD, "UBLKPF": Action.LOAD,
+}  # fmt: skip
+_ACTIONS = {
+    "EXIT": Action.EXIT, "DEPBAR": Action.DEPBAR, "LDGDEPBAR": Action.COMMIT, "ARRIVES": Action.COPIES_ARRIVE,
+    "UCGABAR_ARV": Action.CLUSTER_ARRIVE, "UCGABAR_WAIT": Action.CLUSTER_WAIT,
+    "REPLAY_START": Action.MARKER, "REPLAY_END": Action.MARKER,
+}  # fmt: skip
+"""Of instructions that are no memory access. All others compute, except those of `_action`."""
 
 _WORK: dict[str, tuple[Pipe, Latency]] = {}
 
@@ -105,21 +110,21 @@ def _list(pipe: Pipe, latency: Latency, names: str) -> None:
 
 
 _list(Pipe.ALU, Latency.ALU,
-      "BFE BFI BMSK BREV FLO IABS IADD IADD3 IADD32I ICMP IMNMX ISCADD ISCADD32I ISET ISETP LEA LOP LOP3 LOP32I LOP3 "
+      "BFE BFI BMSK IABS IADD IADD3 IADD32I ICMP IMNMX ISCADD ISCADD32I ISET ISETP LEA LOP LOP3 LOP32I "
       "MOV MOV32I MOVM SHF SHL SHR SEL SGXT VABSDIFF VABSDIFF4 VADD VIADD VIADDMNMX VIMNMX VIMNMX3 VMNMX P2R R2P PSET "
-      "PSETP PLOP3 PRMT CSET CSETP FCMP FMNMX FMNMX3 FSEL FSET FSETP FCHK DMNMX RRO CREDUX B2R R2B LEPC PCNT I2I I2IP "
+      "PSETP PLOP3 PRMT CSET CSETP FCMP FMNMX FMNMX3 FSEL FSET FSETP FCHK DMNMX RRO CREDUX R2B LEPC I2I I2IP "
       "F2FP FSWZADD FSWZ HMNMX2 VHMNMX HSET2 HSETP2 CS2R GETLMEMBASE SETLMEMBASE GETCRSPTR SETCRSPTR CCTL CCTLL CCTLT "
       "ERRBAR MEMBAR FENCE NOP PMTRIG NANOSLEEP YIELD WARPSYNC DEPBAR LDGDEPBAR ARRIVES SYNCS QSPC PIXLD AL2P ELECT "
       "ACQBULK ENDCOLLECTIVE UCGABAR_ARV UCGABAR_WAIT WARPGROUP WARPGROUPSET USETMAXREG FOOTPRINT "
       "TEX TLD TLD4 TMML TXD TXQ TEXS TLDS TLD4S SULD SUST SUATOM SURED SUQUERY "
-      "OUT AST ALD ISBERD ISBEWR ITOMIC VOTE VOTEU MATCH REDUX SHFL VSET VSETP VSHL VSHR VMAD "
-      "CSMTEST SETCTAID VOTE_VTG CGAERRBAR PREEXIT USETSHMSZ")  # fmt: skip
+      "OUT AST ALD ISBERD ISBEWR ITOMIC VOTEU VSET VSETP VSHL VSHR VMAD "
+      "CSMTEST SETCTAID VOTE_VTG CGAERRBAR PREEXIT USETSHMSZ BAR REPLAY_START REPLAY_END")  # fmt: skip
 _list(Pipe.ALU, Latency.CONVERT, "F2F F2I F2IP I2F I2FP FRND")
 _list(Pipe.ALU, Latency.POPC, "POPC FLO BREV")
 _list(Pipe.ALU, Latency.SHUFFLE, "SHFL VOTE MATCH REDUX")
 _list(Pipe.ALU, Latency.SPECIAL_REGISTER, "S2R B2R")
 _list(Pipe.FMA, Latency.FP32, "FADD FADD2 FADD32I FFMA FFMA2 FFMA32I FMUL FMUL2 FMUL32I")
-_list(Pipe.FMA, Latency.IMAD, "IMAD IMAD32I IMADSP IMUL IMUL32I XMAD IDP IDP4A IDE")
+_list(Pipe.FMA, Latency.IMAD, "IMAD IMAD32I IMADSP IMUL IMUL32I XMAD IDP IDP4A")
 _list(Pipe.FMA, Latency.HALF2, "HADD2 HADD2_32I HFMA2 HFMA2_32I HMUL2 HMUL2_32I HFMA HADD HMUL")
 _list(Pipe.FP64, Latency.FP64, "DADD DFMA DMUL DSETP DSET")
 _list(Pipe.SFU, Latency.SFU, "MUFU")
@@ -130,7 +135,7 @@ _list(Pipe.BRANCH, Latency.BRANCH,
 _list(Pipe.UNIFORM, Latency.UNIFORM,
       "R2UR S2UR UBMSK UBREV UCLEA UFLO UIADD3 UIMAD UISETP ULEA ULOP ULOP3 ULOP32I UMOV UP2UR UPLOP3 UPOPC UPRMT "
       "UPSETP UR2UP USEL USGXT USHF USHL USHR UVIRTCOUNT UF2FP UFADD UFFMA UFMUL UFSETP UFSEL UI2F UF2I UVIADD UVIMNMX "
-      "UIABS UIMNMX UTMACMDFLUSH UTMACCTL UTMAPF UMEMSETS")  # fmt: skip
+      "UIABS UIMNMX UTMACMDFLUSH UTMACCTL UMEMSETS")  # fmt: skip
 _list(Pipe.UNIFORM, Latency.CONSTANT, "LDC LDCU ULDC")
 
 
@@ -203,7 +208,19 @@ def _work(base: str, tokens: list[str]) -> Opcode:
     elif base in ("LDC", "ULDC", "LDCU"):
         dst = _registers(access_bytes(tokens))
     work = max(1, round(macs * mac_cost(base, tokens))) if macs else 0
-    return Opcode(Action.COMPUTE, 0, Cache.DEFAULT, pipe, 0, dst, sources, latency, macs, base in _WORK, work)
+    action = _action(base, tokens)
+    return Opcode(action, 0, Cache.DEFAULT, pipe, 0, dst, sources, latency, macs, base in _WORK, work)
+
+
+def _action(base: str, tokens: list[str]) -> Action:
+    """Action of an instruction that is no memory access."""
+    if base == "BAR":
+        return Action.ARRIVE if "ARV" in tokens else Action.BARRIER
+    if base == "MEMBAR" and "CTA" not in tokens:
+        return Action.FENCE
+    if base == "SYNCS":
+        return _phase_action(tokens)
+    return _ACTIONS.get(base, Action.COMPUTE)
 
 
 def _phase_action(tokens: list[str]) -> Action:
@@ -222,39 +239,19 @@ def _phase_action(tokens: list[str]) -> Action:
 def classify(text: str) -> Opcode:
     """Effect of an opcode such as `LDG.E.128.STRONG.GPU`."""
     base, *tokens = text.split(".")
-    if base in ("LDSM", "STSM"):
-        return _matrix_move(Action.LOAD if base == "LDSM" else Action.STORE, tokens)
-    for action, names in ((Action.LOAD, _LOADS), (Action.STORE, _STORES), (Action.ATOMIC, _ATOMICS),
-                          (Action.REDUCE, _REDUCTIONS)):  # fmt: skip
-        if base in names:
-            space = names[base]
-            return _memory(action, space, tokens, 1 if space == Space.SHARED else 2)
+    if base in _MATRIX_MOVES:
+        return _matrix_move(_MATRIX_MOVES[base], tokens)
+    if base in _ACCESSES:
+        action, space = _ACCESSES[base]
+        return _memory(action, space, tokens, 1 if space == Space.SHARED else 2)
     if base == "LDGSTS":  # sources: shared address, global address
         copy = _memory(Action.ASYNC_COPY, Space.GLOBAL, tokens, 1)
         return copy._replace(src_regs=(1, 2), dst_regs=0)
     if base in _TMA:
-        action, space = _TMA[base]
-        if base == "UBLKCP" and tokens[:1] == ["G"]:  # target, then source: G.S is shared -> global
-            action = Action.STORE
-        return Opcode(action, space, Cache.BYPASS_L1, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, True)
-    opcode = _work(base, tokens)
-    if base in ("REPLAY_START", "REPLAY_END"):
-        return opcode._replace(action=Action.MARKER, known=True)
-    if base == "EXIT":
-        return opcode._replace(action=Action.EXIT)
-    if base == "BAR":
-        return opcode._replace(action=Action.ARRIVE if "ARV" in tokens else Action.BARRIER, known=True)
-    if base == "DEPBAR":
-        return opcode._replace(action=Action.DEPBAR)
-    if base in ("LDGDEPBAR", "ARRIVES"):
-        return opcode._replace(action=Action.COMMIT if base == "LDGDEPBAR" else Action.COPIES_ARRIVE)
-    if base == "MEMBAR" and "CTA" not in tokens:
-        return opcode._replace(action=Action.FENCE)
-    if base == "SYNCS":
-        return opcode._replace(action=_phase_action(tokens))
-    if base in ("UCGABAR_ARV", "UCGABAR_WAIT"):
-        return opcode._replace(action=Action.CLUSTER_ARRIVE if base == "UCGABAR_ARV" else Action.CLUSTER_WAIT)
-    return opcode
+        to_global = base == "UBLKCP" and tokens[:1] == ["G"]  # target, then source: G.S is shared -> global
+        action = Action.STORE if to_global else _TMA[base]
+        return Opcode(action, Space.GLOBAL, Cache.BYPASS_L1, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, True)
+    return _work(base, tokens)
 
 
 def fill_record(record: np.void, opcode: Opcode, architecture: int) -> None:
