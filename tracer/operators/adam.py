@@ -60,7 +60,6 @@ class Adam(Operator):
     turns: int = 1
 
     def check(self) -> None:
-        self.check_sizes("parameters", "warps", "unroll", "turns")
         check_gradients(self)
         if not self.fused and self.dtype != DataType.FP32:
             raise UserError(f"adam dtype = {self.dtype}: allowed with fused=false is fp32")

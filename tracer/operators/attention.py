@@ -29,12 +29,35 @@ STEP_BYTES = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attention(Operator):
-    """Attention in separate kernels.
+class Heads(Operator):
+    """Fields of all forms of attention.
 
     Attributes:
         kv_heads: heads of k and v; 0 = as many as heads.
         seq: keys. queries: 0 = seq.
+    """
+
+    OTHER_RANGES: ClassVar[tuple[str, ...]] = ("kv_heads",)
+
+    batch: int
+    heads: int
+    seq: int
+    head_dim: int = 128
+    kv_heads: int = 0
+    queries: int = 0
+
+    def check(self) -> None:
+        if self.kv_heads < 0 or self.heads % (self.kv_heads or self.heads):
+            raise UserError(f"{self.NAME} kv_heads = {self.kv_heads}: must divide heads = {self.heads}")
+        if not 0 <= self.queries <= self.seq:
+            raise UserError(f"{self.NAME} queries = {self.queries}: must be 0 (all) to seq = {self.seq}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention(Heads):
+    """Attention in separate kernels.
+
+    Attributes:
         mac_cost: of its GEMMs (`tracer.gemm.kernel`).
 
     Raises:
@@ -43,20 +66,7 @@ class Attention(Operator):
 
     NAME: ClassVar[str] = "attention"
 
-    batch: int
-    heads: int
-    seq: int
-    head_dim: int = 128
-    kv_heads: int = 0
-    queries: int = 0
     mac_cost: float = 1.0
-
-    def check(self) -> None:
-        self.check_sizes("batch", "heads", "seq", "head_dim")
-        if self.kv_heads < 0 or self.heads % (self.kv_heads or self.heads):
-            raise UserError(f"attention kv_heads = {self.kv_heads}: must divide heads = {self.heads}")
-        if not 0 <= self.queries <= self.seq:
-            raise UserError(f"attention queries = {self.queries}: must be 0 (all) to seq = {self.seq}")
 
     def parts(self) -> tuple[EvenKernel, ...]:
         b, kv_heads, queries = self.dtype.bytes, self.kv_heads or self.heads, self.queries or self.seq

@@ -47,7 +47,6 @@ class Bias(Operator):
     scalar: bool = False
 
     def check(self) -> None:
-        self.check_sizes("rows", "cols")
         if self.scalar and self.backward:
             raise UserError("bias scalar = true: allowed forward, the gradient is a sum over rows")
 

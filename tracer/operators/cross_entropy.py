@@ -49,9 +49,6 @@ class CrossEntropy(Operator):
     warps: int = 32
     passes: int = 2
 
-    def check(self) -> None:
-        self.check_sizes("rows", "vocab", "warps", "passes")
-
     def parts(self) -> tuple[EvenKernel, ...]:
         b, shape = self.dtype.bytes, (self.rows, self.vocab)
         size, scalars = self.rows * self.vocab * b, self.rows * SCALAR_BYTES

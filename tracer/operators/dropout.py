@@ -46,9 +46,6 @@ class Dropout(Operator):
     backward: bool = False
     scalar: bool = False
 
-    def check(self) -> None:
-        self.check_sizes("rows", "cols")
-
     def parts(self) -> tuple[EvenKernel, ...]:
         size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
         x, y, mask = self.buffers(size, size, self.rows * self.cols * MASK_BYTES)

@@ -40,9 +40,6 @@ class Embedding(Operator):
     vector: int = 0
     unroll: int = 2
 
-    def check(self) -> None:
-        self.check_sizes("tokens", "hidden", "vocab", "unroll")
-
     def parts(self) -> tuple[EvenKernel, ...]:
         b = self.dtype.bytes
         each = GRADIENT_BYTES if self.backward else b

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.data_type import DataType
+from tracer.operators.attention import Heads
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.flash_kernel import STAT_BYTES, FlashBackward, FlashForward, FlashShape
-from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import REGION_BYTES, Tensor, Use, regions
 from traces.errors import UserError
@@ -44,12 +44,10 @@ SUM_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlashAttention(Operator):
-    """Fused attention.
+class FlashAttention(Heads):
+    """Fused attention. With one query: generation with a cache of `seq` keys.
 
     Attributes:
-        kv_heads: heads of k and v; 0 = as many as heads.
-        seq: keys. queries: 0 = seq (prompt), 1 = generation with a cache of `seq` keys.
         paged: keys and values are in pages of a cache, as inference engines keep them. Their addresses cost
             instructions. (The table of pages is left out: it stays in L1.)
         splits: parts of the keys of a generation step; 0 = enough for the machine.
@@ -61,12 +59,8 @@ class FlashAttention(Operator):
 
     NAME: ClassVar[str] = "flash_attention"
 
-    batch: int
-    heads: int
-    seq: int
-    head_dim: int = 128
-    kv_heads: int = 0
-    queries: int = 0
+    OTHER_RANGES: ClassVar[tuple[str, ...]] = ("head_dim", "kv_heads")
+
     causal: bool = True
     splits: int = 0
     paged: bool = False
@@ -74,16 +68,12 @@ class FlashAttention(Operator):
     backward: bool = False
 
     def check(self) -> None:
-        self.check_sizes("batch", "heads", "seq")
         if self.head_dim not in range(HEAD_DIM_STEP, HEAD_DIM_MAX + 1, HEAD_DIM_STEP):
             allowed = f"a multiple of {HEAD_DIM_STEP} up to {HEAD_DIM_MAX}"
             raise UserError(f"flash_attention head_dim = {self.head_dim}: must be {allowed}")
         if self.dtype not in TYPES:
             raise UserError(f"flash_attention dtype = {self.dtype}: allowed are {', '.join(TYPES)}")
-        if self.kv_heads < 0 or self.heads % (self.kv_heads or self.heads):
-            raise UserError(f"flash_attention kv_heads = {self.kv_heads}: must divide heads = {self.heads}")
-        if not 0 <= self.queries <= self.seq:
-            raise UserError(f"flash_attention queries = {self.queries}: must be 0 (all) to seq = {self.seq}")
+        super().check()
         if self.splits < 0 or (self.splits > 1 and self.queries != 1):
             raise UserError(f"flash_attention splits = {self.splits}: must be >= 0; more than 1 only with queries=1")
         if self.backward and self.queries not in (0, self.seq):

@@ -45,9 +45,6 @@ class Gelu(Operator):
     backward: bool = False
     vector: int = 0
 
-    def check(self) -> None:
-        self.check_sizes("rows", "cols")
-
     def parts(self) -> tuple[EvenKernel, ...]:
         rows, cols, b = self.rows, self.cols, self.dtype.bytes
         size = rows * cols * b

@@ -29,7 +29,6 @@ class GradientClip(Operator):
     dtype: DataType = DataType.FP32
 
     def check(self) -> None:
-        self.check_sizes("parameters")
         check_gradients(self)
 
     def parts(self) -> tuple[EvenKernel, ...]:

@@ -32,9 +32,6 @@ class KvCache(Operator):
     vector: int = 0
     unroll: int = 4
 
-    def check(self) -> None:
-        self.check_sizes("tokens", "kv_heads", "head_dim", "unroll")
-
     def parts(self) -> tuple[EvenKernel, ...]:
         cols, b = self.kv_heads * self.head_dim, self.dtype.bytes
         k, v, *cache = self.buffers(*[self.tokens * cols * b] * 4)

@@ -38,7 +38,6 @@ class Lamb(Operator):
     dtype: DataType = DataType.FP32
 
     def check(self) -> None:
-        self.check_sizes("parameters")
         check_gradients(self)
 
     def parts(self) -> tuple[EvenKernel, ...]:

@@ -33,7 +33,6 @@ class _Experts(Operator):
     top_k: int
 
     def check(self) -> None:
-        self.check_sizes("tokens", "experts", "top_k")
         if self.top_k > min(self.experts, EACH_MAX):
             raise UserError(f"{self.NAME} top_k = {self.top_k}: must be <= {min(self.experts, EACH_MAX)}")
 
@@ -76,10 +75,6 @@ class _MoeMove(_Experts):
     hidden: int
     backward: bool = False
     vector: int = 0
-
-    def check(self) -> None:
-        super().check()
-        self.check_sizes("hidden")
 
     def _move(self, move: Move, spread: Spread) -> tuple[EvenKernel, ...]:
         b, each = self.dtype.bytes, self.top_k if spread == Spread.TO_EXPERTS else 1

@@ -57,7 +57,6 @@ class Norm(Operator):
     shared_rows: bool = False
 
     def check(self) -> None:
-        self.check_sizes("rows", "cols", "warps")
         if self.dropout and not self.residual:
             raise UserError(f"{self.NAME} dropout = true: allowed with residual=true")
 

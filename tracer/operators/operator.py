@@ -1,13 +1,14 @@
 """Base of operators: a few fields that determine one kernel or several."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import ClassVar
 
 from tracer.data_type import DataType
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tensor import FIRST_ADDRESS, regions
-from tracer.parameter_kernel import ParameterKernel
+from tracer.parameter_kernel import SIZES, ParameterKernel
 from traces.errors import UserError
 from traces.source import KernelInfo, Workgroup
 
@@ -16,7 +17,8 @@ from traces.source import KernelInfo, Workgroup
 class Operator(ParameterKernel):
     """An operator of a Transformer. With one kernel it is a `traces.source.KernelSource` itself.
 
-    A subclass gives `parts`. Raises UserError if a field has an impossible value.
+    A subclass gives `parts`. Raises UserError if a field has an impossible value. Fields with a name of
+    `tracer.parameter_kernel.SIZES` have the range of that name, except those in OTHER_RANGES.
 
     Attributes:
         dtype: type of the activations.
@@ -25,6 +27,7 @@ class Operator(ParameterKernel):
     """
 
     VERSION = 1
+    OTHER_RANGES: ClassVar[tuple[str, ...]] = ()
 
     dtype: DataType = DataType.FP16
     address: int = FIRST_ADDRESS
@@ -32,12 +35,14 @@ class Operator(ParameterKernel):
 
     def __post_init__(self):
         self.check_lanes(self.lanes)
+        sizes = [field.name for field in fields(self) if field.name in SIZES]
+        self.check_sizes(*(name for name in sizes if name not in self.OTHER_RANGES))
         self.check()
         for kernel in self.kernels:  # shapes that no kernel can run are refused at once
             self.check_accesses(kernel.line_requests)
 
     def check(self) -> None:
-        """Refuse impossible values of the subclass's fields."""
+        """Refuse impossible values of the subclass's fields, beside sizes."""
 
     def parts(self) -> tuple[EvenKernel, ...]:
         """The kernels, in order."""

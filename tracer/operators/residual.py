@@ -41,9 +41,6 @@ class Residual(Operator):
     dropout: bool = False
     scalar: bool = False
 
-    def check(self) -> None:
-        self.check_sizes("rows", "cols")
-
     def parts(self) -> tuple[EvenKernel, ...]:
         rows, cols, b = self.rows, self.cols, self.dtype.bytes
         x, y, z, mask = self.buffers(*[rows * cols * b] * 3, rows * cols * MASK_BYTES)

@@ -48,7 +48,6 @@ class Rotary(Operator):
     unroll: int = 4
 
     def check(self) -> None:
-        self.check_sizes("tokens", "heads", "kv_heads", "head_dim", "unroll")
         if self.head_dim % 2:
             raise UserError(f"rotary head_dim = {self.head_dim}: must be even")
 

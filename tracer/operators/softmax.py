@@ -46,9 +46,6 @@ class Softmax(Operator):
     keep: bool = True
     exact: bool = False
 
-    def check(self) -> None:
-        self.check_sizes("rows", "cols", "warps", "passes")
-
     def parts(self) -> tuple[EvenKernel, ...]:
         size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
         x, y, dy = self.buffers(size, size, size)

@@ -50,9 +50,6 @@ class SwiGlu(Operator):
     whole_rows: bool = False
     registers: int = 0
 
-    def check(self) -> None:
-        self.check_sizes("rows", "cols", "unroll", "warps")
-
     def parts(self) -> tuple[EvenKernel, ...]:
         b, pitch = self.dtype.bytes, 2 * self.cols * self.dtype.bytes
         size = self.rows * self.cols * b
