@@ -1,5 +1,7 @@
 """Refuse a GEMM kernel that cannot run its problem, or that this computer could not hold."""
 
+from math import prod
+
 from tracer.gemm.kernel import (
     REGISTERS_MAX,
     SHARED_BYTES_MAX,
@@ -8,6 +10,7 @@ from tracer.gemm.kernel import (
     computing_registers,
     shared_bytes,
     shared_bytes_needed,
+    tile_grid,
 )
 from tracer.gemm.problem import GemmProblem, Layout, Matrix
 from traces.errors import UserError
@@ -38,7 +41,7 @@ def check_kernel(problem: GemmProblem, kernel: GemmKernel) -> None:
     steps = -(-problem.k // kernel.tile_k)
     if kernel.split_k > steps:
         raise UserError(f"kernel split_k = {kernel.split_k}: K = {problem.k} has only {steps} steps of {kernel.tile_k}")
-    tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n)
+    tiles = prod(tile_grid(problem, kernel))
     if kernel.start_tile >= tiles:
         raise UserError(f"kernel start_tile = {kernel.start_tile}: must be < {tiles}, the number of tiles")
     if problem.output_bytes > OUTPUT_BYTES_MAX:
@@ -129,7 +132,7 @@ def _check_box(matrix: Matrix, field: str, rows: int, columns: int) -> None:
 
 def _check_cluster(problem: GemmProblem, kernel: GemmKernel) -> None:
     """Refuse clusters into which tiles, or the workgroups, cannot be divided."""
-    tiles_m, tiles_n = -(-problem.m // kernel.tile_m), -(-problem.n // kernel.tile_n)
+    tiles_m, tiles_n = tile_grid(problem, kernel)
     for what, found, parts in (
         ("rows of tiles", tiles_m, kernel.cluster_m),
         ("columns of tiles", tiles_n, kernel.cluster_n),

@@ -8,8 +8,10 @@
 A wave is a block of tiles as nearly square as the order allows (`TileOrder.GROUPED`).
 """
 
+from math import prod
+
 from tracer.gemm.architecture import STEP_CLK, GpuFacts
-from tracer.gemm.kernel import GemmKernel
+from tracer.gemm.kernel import GemmKernel, tile_grid
 from tracer.gemm.order import wave_bytes
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder
@@ -35,7 +37,7 @@ def expected_s(
     """Expected time of a kernel in seconds, as in the text of this module. more_clk: `Architecture.step_clk`."""
     clock_Hz = gpu.clock_MHz * HZ_PER_MHZ
     latency_clk = gpu.latency_ps / PS_PER_S * clock_Hz
-    tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n) * split * batch
+    tiles = prod(tile_grid(problem, kernel)) * split * batch
     steps = -(-problem.k // (kernel.tile_k * split))
     rows, columns = min(kernel.tile_m, problem.m), min(kernel.tile_n, problem.n)
     step_bytes = kernel.tile_k * (rows * problem.a_bytes + columns * problem.b_bytes)
@@ -58,11 +60,11 @@ def _dram_bytes(problem: GemmProblem, kernel: GemmKernel, gpu: GpuFacts, residen
     """Expected DRAM traffic: operands once if L2 keeps the smaller one, else once per wave; output once."""
     a, b = problem.m * problem.k * problem.a_bytes, problem.n * problem.k * problem.b_bytes
     output = problem.m * problem.n * problem.c_bytes
-    tiles = -(-problem.m // kernel.tile_m) * -(-problem.n // kernel.tile_n)
+    tiles_m, tiles_n = tile_grid(problem, kernel)
+    tiles = tiles_m * tiles_n
     wave = gpu.cus * resident
     if min(a, b) <= KEPT * gpu.l2_bytes or tiles <= wave:
         return a + b + output
-    tiles_m = -(-problem.m // kernel.tile_m)
     height = {TileOrder.ROW: 1, TileOrder.COLUMN: tiles_m, TileOrder.GROUPED: kernel.group}[kernel.order]
     return max(a + b, tiles / wave * wave_bytes(problem, kernel, wave, min(height, tiles_m)) * problem.k) + output
 

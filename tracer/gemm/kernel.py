@@ -186,6 +186,11 @@ def kernel_fields(kernel: GemmKernel) -> dict[str, Any]:
     return values
 
 
+def tile_grid(problem: GemmProblem, kernel: GemmKernel) -> tuple[int, int]:
+    """Rows and columns of output tiles."""
+    return -(-problem.m // kernel.tile_m), -(-problem.n // kernel.tile_n)
+
+
 def stage_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
     """Size of the tiles of A and B of one K-step."""
     return kernel.tile_k * (kernel.tile_m * problem.a_bytes + kernel.tile_n * problem.b_bytes)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracer.gemm.architecture import Architecture, GpuFacts
-from tracer.gemm.kernel import GemmKernel, registers_per_thread, shared_bytes
+from tracer.gemm.kernel import GemmKernel, registers_per_thread, shared_bytes, tile_grid
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder, walk
 
@@ -14,7 +14,7 @@ GROUPS = (1, 2, 4, 8, 16)
 
 def ordered(problem: GemmProblem, kernel: GemmKernel, wave: int, table: Architecture, l2_parts: int) -> GemmKernel:
     """The kernel with the order of tiles whose waves read fewest operand bytes."""
-    tiles_m = -(-problem.m // kernel.tile_m)
+    tiles_m, _ = tile_grid(problem, kernel)
     if l2_parts > 1:
         return _ordered_for_parts(problem, kernel, wave, l2_parts)
     heights = (1, tiles_m) if table.by_rows_or_columns else GROUPS
@@ -26,7 +26,7 @@ def ordered(problem: GemmProblem, kernel: GemmKernel, wave: int, table: Architec
 
 def _ordered_for_parts(problem: GemmProblem, kernel: GemmKernel, wave: int, l2_parts: int) -> GemmKernel:
     """The order, by rows or by columns, whose first wave reads fewer operand bytes into one of several L2s."""
-    tiles_m, tiles_n = -(-problem.m // kernel.tile_m), -(-problem.n // kernel.tile_n)
+    tiles_m, tiles_n = tile_grid(problem, kernel)
 
     def read_bytes(order: TileOrder) -> int:
         tiles = walk(int(order), 1, tiles_m, tiles_n, 0)[:wave:l2_parts]
@@ -49,7 +49,7 @@ def in_turn(kernel: GemmKernel, problem: GemmProblem, gpu: GpuFacts, positions: 
         return kernel
     needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
     waves = np.arange(len(positions)) // (gpu.cus * gpu.resident(*needs))
-    tiles_m, tiles_n = -(-problem.m // kernel.tile_m), -(-problem.n // kernel.tile_n)
+    tiles_m, tiles_n = tile_grid(problem, kernel)
 
     def read_bytes(group: int) -> int:
         tiles = walk(int(kernel.order), group, tiles_m, tiles_n, 0, kernel.cluster_m, kernel.cluster_n)[positions]
@@ -61,6 +61,7 @@ def in_turn(kernel: GemmKernel, problem: GemmProblem, gpu: GpuFacts, positions: 
 
 def wave_bytes(problem: GemmProblem, kernel: GemmKernel, wave: int, group: int) -> float:
     """Operand bytes per unit of K that a wave of tiles reads, each panel once."""
-    columns = min(-(-problem.n // kernel.tile_n), -(-wave // group))
-    rows = min(-(-problem.m // kernel.tile_m), wave, max(group, -(-wave // columns)))
+    tiles_m, tiles_n = tile_grid(problem, kernel)
+    columns = min(tiles_n, -(-wave // group))
+    rows = min(tiles_m, wave, max(group, -(-wave // columns)))
     return rows * kernel.tile_m * problem.a_bytes + columns * kernel.tile_n * problem.b_bytes

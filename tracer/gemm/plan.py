@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event
-from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, fragment_bytes, stage_bytes
+from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, fragment_bytes, stage_bytes, tile_grid
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.rectangles import MATRIX, make_matrix
 from traces.schema import (
@@ -139,11 +139,10 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
         "cluster_n",
     ):
         plan[field] = getattr(kernel, field)
-    plan["tiles_m"] = -(-problem.m // kernel.tile_m)
-    plan["tiles_n"] = -(-problem.n // kernel.tile_n)
+    tiles_m, tiles_n = tile_grid(problem, kernel)
+    plan["tiles_m"], plan["tiles_n"] = tiles_m, tiles_n
     plan["steps"] = -(-problem.k // kernel.tile_k)
-    tiles = int(plan["tiles_m"]) * int(plan["tiles_n"])
-    plan["workgroups"] = tiles * kernel.split_k if kernel.persistent is None else kernel.persistent
+    plan["workgroups"] = tiles_m * tiles_n * kernel.split_k if kernel.persistent is None else kernel.persistent
     plan["order"], plan["depth"], plan["pieces"] = kernel.order, kernel.pipeline_depth, kernel.fragment_pieces
     plan["bulk"], plan["producer"] = kernel.bulk, kernel.copy == Copy.PRODUCER
     plan["through_registers"] = kernel.copy in (Copy.LDG, Copy.LDG_SINGLE)

@@ -15,6 +15,7 @@ from tracer.gemm.kernel import (
     kernel_fields,
     registers_per_thread,
     shared_bytes,
+    tile_grid,
 )
 from tracer.gemm.plan import PLAN, make_plan
 from tracer.gemm.problem import GemmProblem, Layout, Matrix, padded_leading_dimension
@@ -70,8 +71,7 @@ class GemmSource:
         check_kernel(problem, kernel)
         self.problem = problem
         self.kernel = kernel
-        self.tiles_m = -(-problem.m // kernel.tile_m)
-        self.tiles_n = -(-problem.n // kernel.tile_n)
+        self.tiles_m, self.tiles_n = tile_grid(problem, kernel)
         plan = make_plan(problem, kernel).reshape(1)
         self._plan_bytes = plan.view(np.uint8)
         self._workgroups = int(plan[0]["workgroups"])
