@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from tracer.gemm.source import GemmKernel, GemmProblem, Layout, padded_leading_dimension
+from tracer.gemm.source import GemmKernel, GemmProblem, padded_leading_dimension
 from traces.choices import nearest
 from traces.errors import UserError
 
@@ -112,7 +112,7 @@ def aligned_problem(m: int, n: int, k: int, pad: Pad = Pad.ALIGNED, **given: Any
     leading = {}
     for matrix in (dense.a, dense.b, dense.c):
         letter = matrix.name.lower()
-        run = matrix.columns if matrix.layout == Layout.ROW else matrix.rows
+        run = matrix.adjacent(matrix.rows, matrix.columns)
         alignment_bytes = ROW_ALIGNMENT_BYTES[letter] if pad == Pad.ALIGNED else matrix.element_bytes
         leading[f"ld{letter}"] = padded_leading_dimension(run, matrix.element_bytes, alignment_bytes)
     return replace(dense, **(leading | given))

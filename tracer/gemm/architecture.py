@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tracer.data_type import DataType
-from tracer.gemm.kernel import Copy, GemmKernel
+from tracer.gemm.kernel import Copy, GemmKernel, registers_per_thread, shared_bytes
+from tracer.gemm.problem import GemmProblem
 from traces.toml_file import read_toml
 
 TABLE = Path(__file__).parent / "library.toml"
@@ -59,6 +60,10 @@ class GpuFacts(NamedTuple):
     l2_parts: int = 1
     bulk: bool = False
     clusters: bool = False
+
+    def workgroups(self, problem: GemmProblem, kernel: GemmKernel) -> int:
+        """Workgroups of a kernel that run at once on a CU, 0 = its CUs are too small."""
+        return self.resident(kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel))
 
 
 @dataclass(frozen=True)

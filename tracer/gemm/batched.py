@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracer.gemm.kernel import GemmKernel
-from tracer.gemm.problem import FIRST_ADDRESS, REGION_BYTES, GemmProblem, Matrix
+from tracer.gemm.problem import FIRST_ADDRESS, GemmProblem, Matrix, next_region
 from tracer.gemm.source import GemmSource
 from tracer.operators.even_kernel import EvenKernel
 from traces.errors import UserError
@@ -126,7 +126,7 @@ def strided_batch(problem: GemmProblem, kernel: GemmKernel, batch: int) -> Batch
     address, addresses = FIRST_ADDRESS, dict[str, Any]()
     for name, stride in zip("abc", strides_bytes, strict=True):
         addresses[f"{name}_address"] = address
-        address += -(-stride * batch // REGION_BYTES) * REGION_BYTES
+        address = next_region(address + stride * batch)
     first = replace(problem, **addresses, c_source_address=addresses["c_address"])
     return BatchedGemm(first, kernel, batch, strides_bytes)
 

@@ -121,7 +121,7 @@ def _check_bulk(problem: GemmProblem, kernel: GemmKernel) -> None:
 def _check_box(matrix: Matrix, field: str, rows: int, columns: int) -> None:
     """Refuse a part of a matrix that a bulk copy cannot copy. field: of the kernel, that asks for it."""
     where = f"kernel {field}: a bulk copy does not fit {matrix.name}"
-    run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
+    run_bytes = matrix.adjacent(rows, columns) * matrix.element_bytes
     for what, found in (("address", matrix.address), ("pitch", matrix.pitch_bytes), ("row of a tile", run_bytes)):
         if found % BULK_ALIGN:
             raise UserError(f"{where}: {what} of {found} bytes, allowed are multiples of {BULK_ALIGN}")
@@ -156,8 +156,7 @@ def _check_vectors(problem: GemmProblem, kernel: GemmKernel) -> None:
     else:
         extents["C"] = (kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n)
     for matrix in (problem.a, problem.b, problem.c):
-        rows, columns = extents[matrix.name]
-        run_bytes = (columns if matrix.layout == Layout.ROW else rows) * matrix.element_bytes
+        run_bytes = matrix.adjacent(*extents[matrix.name]) * matrix.element_bytes
         if kernel.vector_bytes < matrix.element_bytes or run_bytes % kernel.vector_bytes:
             raise UserError(
                 f"kernel vector_bytes = {kernel.vector_bytes} does not fit {matrix.name}: elements of "

@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import accumulate
 
 from tracer.gemm.kernel import GemmKernel, kernel_fields
-from tracer.gemm.problem import REGION_BYTES, GemmProblem, Layout, spelled_out
+from tracer.gemm.problem import GemmProblem, Layout, next_region, spelled_out
 from tracer.gemm.source import SYNTHESIS_VERSION, GemmSource
 from traces.errors import UserError
 from traces.schema import LINE_BYTES
@@ -41,7 +41,7 @@ class GroupedGemm:
         self.kernel, self.groups = kernel, groups
         self.problem = replace(problem, a_address=None, b_address=None, c_address=None, c_source_address=None)
         b_bytes = -(-self.problem.b.span_bytes // LINE_BYTES) * LINE_BYTES
-        c_address = self.problem.b.address + -(-b_bytes * len(groups) // REGION_BYTES) * REGION_BYTES
+        c_address = next_region(self.problem.b.address + b_bytes * len(groups))
         starts = accumulate(groups, initial=0)
         self.sources = [
             GemmSource(_group(self.problem, rows, start, number * b_bytes, c_address), kernel)

@@ -13,7 +13,7 @@ from tracer.data_type import DataType
 from tracer.gemm.architecture import Architecture, GpuFacts, architecture
 from tracer.gemm.check import check_kernel, check_whole_sectors
 from tracer.gemm.expected import expected_s, loaded_bytes
-from tracer.gemm.kernel import GemmKernel, registers_per_thread, shared_bytes
+from tracer.gemm.kernel import GemmKernel
 from tracer.gemm.order import ordered
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder
@@ -107,8 +107,7 @@ def _candidates(
         kernel = _clustered(fitted, problems, clusters, tracked, refused)
         if kernel is None:
             continue
-        needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
-        resident = gpu.resident(*needs)
+        resident = gpu.workgroups(problem, kernel)
         if resident == 0:
             continue
         kernel = ordered(problem, kernel, gpu.cus * resident, table, gpu.l2_parts)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracer.gemm.architecture import Architecture, GpuFacts
-from tracer.gemm.kernel import GemmKernel, registers_per_thread, shared_bytes, tile_grid
+from tracer.gemm.kernel import GemmKernel, tile_grid
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder, walk
 
@@ -31,7 +31,7 @@ def _ordered_for_parts(problem: GemmProblem, kernel: GemmKernel, wave: int, l2_p
     def read_bytes(order: TileOrder) -> int:
         tiles = walk(int(order), 1, tiles_m, tiles_n, 0)[:wave:l2_parts]
         rows, columns = (np.unique(tiles[:, axis]).size for axis in (0, 1))
-        return rows * kernel.tile_m * problem.a_bytes + columns * kernel.tile_n * problem.b_bytes
+        return operand_bytes(problem, kernel, rows, columns)
 
     return replace(kernel, order=min((TileOrder.ROW, TileOrder.COLUMN), key=read_bytes))
 
@@ -47,14 +47,13 @@ def in_turn(kernel: GemmKernel, problem: GemmProblem, gpu: GpuFacts, positions: 
     """
     if kernel.order != TileOrder.GROUPED:
         return kernel
-    needs = kernel.threads, registers_per_thread(problem, kernel), shared_bytes(problem, kernel)
-    waves = np.arange(len(positions)) // (gpu.cus * gpu.resident(*needs))
+    waves = np.arange(len(positions)) // (gpu.cus * gpu.workgroups(problem, kernel))
     tiles_m, tiles_n = tile_grid(problem, kernel)
 
     def read_bytes(group: int) -> int:
         tiles = walk(int(kernel.order), group, tiles_m, tiles_n, 0, kernel.cluster_m, kernel.cluster_n)[positions]
         rows, columns = (np.unique(waves * len(positions) + tiles[:, axis]).size for axis in (0, 1))
-        return rows * kernel.tile_m * problem.a_bytes + columns * kernel.tile_n * problem.b_bytes
+        return operand_bytes(problem, kernel, rows, columns)
 
     return replace(kernel, group=min(GROUPS, key=read_bytes))
 
@@ -64,4 +63,9 @@ def wave_bytes(problem: GemmProblem, kernel: GemmKernel, wave: int, group: int) 
     tiles_m, tiles_n = tile_grid(problem, kernel)
     columns = min(tiles_n, -(-wave // group))
     rows = min(tiles_m, wave, max(group, -(-wave // columns)))
+    return operand_bytes(problem, kernel, rows, columns)
+
+
+def operand_bytes(problem: GemmProblem, kernel: GemmKernel, rows: int, columns: int) -> int:
+    """Size of the operands of so many rows and columns of tiles, per unit of K."""
     return rows * kernel.tile_m * problem.a_bytes + columns * kernel.tile_n * problem.b_bytes

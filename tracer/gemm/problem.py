@@ -49,6 +49,10 @@ class Matrix:
         """Address after the last element."""
         return self.address + self.span_bytes
 
+    def adjacent(self, rows: int, columns: int) -> int:
+        """Elements side by side in a part of so many rows and columns."""
+        return columns if self.layout == Layout.ROW else rows
+
 
 @dataclass(frozen=True)
 class GemmProblem:
@@ -99,17 +103,17 @@ class GemmProblem:
 
     @cached_property
     def b(self) -> Matrix:
-        return self._matrix("B", self.k, self.n, _next_region(self.a))
+        return self._matrix("B", self.k, self.n, next_region(self.a.end))
 
     @cached_property
     def c(self) -> Matrix:
         """The output."""
-        return self._matrix("C", self.m, self.n, _next_region(self.b))
+        return self._matrix("C", self.m, self.n, next_region(self.b.end))
 
     @cached_property
     def c_source(self) -> Matrix:
         """The matrix that the epilogue reads with `with_c`."""
-        address = _next_region(self.c) if self.c_source_address is None else self.c_source_address
+        address = next_region(self.c.end) if self.c_source_address is None else self.c_source_address
         c = self.c
         return Matrix("C (source)", c.rows, c.columns, c.element_bytes, c.layout, c.leading_dimension, address)
 
@@ -147,13 +151,14 @@ def padded_leading_dimension(elements: int, element_bytes: int, alignment_bytes:
     return -(-elements // step) * step
 
 
-def _next_region(matrix: Matrix) -> int:
-    return -(-matrix.end // REGION_BYTES) * REGION_BYTES
+def next_region(end: int) -> int:
+    """The first multiple of REGION_BYTES from address `end` on."""
+    return -(-end // REGION_BYTES) * REGION_BYTES
 
 
 def _check_matrix(matrix: Matrix) -> None:
     field = f"GEMM matrix {matrix.name}"
-    run = matrix.columns if matrix.layout == Layout.ROW else matrix.rows
+    run = matrix.adjacent(matrix.rows, matrix.columns)
     if matrix.leading_dimension < run:
         shape = f"{matrix.layout.name.lower()}-major {matrix.rows} x {matrix.columns}"
         raise UserError(f"{field}: leading dimension {matrix.leading_dimension}, must be >= {run} for a {shape} matrix")

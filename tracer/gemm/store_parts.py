@@ -42,7 +42,7 @@ def store_parts(kernel: GemmKernel, c: Matrix, tiles: np.ndarray, vector_bytes: 
 
 def _deal_rows(parts: np.ndarray, kernel: GemmKernel, c: Matrix, tiles: np.ndarray, vector_bytes: int) -> None:
     """Staged epilogue: the warps take accesses in turn (`tracer.gemm.rectangles.write_accesses`)."""
-    run_bytes = (kernel.tile_n if c.layout == Layout.ROW else kernel.tile_m) * c.element_bytes
+    run_bytes = c.adjacent(kernel.tile_m, kernel.tile_n) * c.element_bytes
     aligned = tiles["address"] | tiles["run_bytes"] | np.where(tiles["runs"] > 1, tiles["pitch_bytes"], 0)
     width_bytes = np.minimum(vector_bytes, aligned & -aligned)
     vectors = run_bytes // width_bytes

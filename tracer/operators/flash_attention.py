@@ -25,12 +25,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.data_type import DataType
+from tracer.gemm.problem import next_region
 from tracer.operators.attention import Heads
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.flash_kernel import STAT_BYTES, FlashBackward, FlashForward, FlashShape
 from tracer.operators.row_kernel import RowKernel
-from tracer.operators.tensor import REGION_BYTES, Tensor, Use, regions
+from tracer.operators.tensor import Tensor, Use, regions
 from traces.errors import UserError
 
 HEAD_DIM_STEP, HEAD_DIM_MAX = 8, 256
@@ -119,7 +120,7 @@ class FlashAttention(Heads):
         shape, b = self.shape, self.dtype.bytes
         rows, d = shape.batch * shape.heads * shape.queries, shape.head_dim
         keys = shape.batch * shape.keys * shape.heads
-        free = -(-(stats + rows * STAT_BYTES) // REGION_BYTES) * REGION_BYTES
+        free = next_region(stats + rows * STAT_BYTES)
         do, dot, sums, dq, dk, dv, dk_shared, dv_shared = regions(
             free, (rows * d * b, rows * STAT_BYTES, rows * d * SUM_BYTES, rows * d * b, *[keys * d * b] * 4)
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from tracer.gemm.problem import FIRST_ADDRESS, REGION_BYTES
+from tracer.gemm.problem import FIRST_ADDRESS, next_region
 from traces.errors import UserError
 from traces.schema import Pipe
 
@@ -68,7 +68,7 @@ def regions(address: int, sizes_bytes: Iterable[int]) -> tuple[int, ...]:
         raise UserError(f"address = {address}: must be >= 0 and a multiple of {ALIGNMENT_BYTES}")
     addresses = [address]
     for size_bytes in sizes_bytes:
-        addresses.append(-(-(addresses[-1] + size_bytes) // REGION_BYTES) * REGION_BYTES)
+        addresses.append(next_region(addresses[-1] + size_bytes))
     if addresses[-1] > ADDRESS_END:
         raise UserError(f"a buffer of {max(sizes_bytes, default=0):,} bytes: ends beyond the 62-bit address space")
     return tuple(addresses[:-1])
