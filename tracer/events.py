@@ -14,6 +14,8 @@ VECTOR_BYTES = 16
 """Widest access of one lane."""
 _BYTES = np.dtype(("V", EVENT.itemsize))
 ALL_LANES = np.uint64(0xFFFFFFFFFFFFFFFF)
+NO_ADDRESSES = np.empty(0, np.uint64)
+"""`addresses` of a workgroup whose events list none."""
 
 
 def event(kind: Kind, number: int = 1, *, slot=NO_SLOT, wait=0) -> np.ndarray:

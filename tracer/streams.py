@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event
+from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event
 from tracer.parameter_kernel import ParameterKernel
 from traces.bounds import Bound
 from traces.errors import UserError
@@ -27,7 +27,6 @@ REGISTERS = 32
 ADD_LATENCY_CLK = 4
 STREAMS_VERSION = 2
 """Raised when the same parameters give other events."""
-_NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 class Flow(IntEnum):
@@ -81,7 +80,7 @@ class PointerChase(ParameterKernel):
         events["width_bytes"] = 8
         events["wait"][0] = 0
         first_event = np.array([0, self.loads + 1])
-        yield Workgroup(0, np.zeros(1, np.uint16), first_event, np.append(events, event(Kind.EXIT)), _NO_ADDRESSES)
+        yield Workgroup(0, np.zeros(1, np.uint16), first_event, np.append(events, event(Kind.EXIT)), NO_ADDRESSES)
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ class BufferStream(ParameterKernel):
         moved["base"] += np.where(memory, offset, 0).astype(np.uint64)
         kept = ~memory | (offset < self.buffer_bytes)
         first_event = np.append(0, np.cumsum(kept.sum(axis=1)))
-        return Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, moved[kept], _NO_ADDRESSES)
+        return Workgroup(index, np.arange(self.warps, dtype=np.uint16), first_event, moved[kept], NO_ADDRESSES)
 
     def _accesses(self, kind: Kind) -> np.ndarray:
         return access(kind, self.unroll, lanes=self.lanes, width_bytes=self.lane_bytes, cache=self.cache)

@@ -11,6 +11,7 @@ from tracer.accelsim.clusters import Clusters
 from tracer.accelsim.header import Header
 from tracer.accelsim.instruction import INSTRUCTION, WARP, Tables
 from tracer.accelsim.problems import Problems
+from tracer.events import NO_ADDRESSES
 from tracer.workgroup_check import check_workgroup
 from traces.errors import UserError
 from traces.schema import EVENT, MAX_CLUSTER, NO_SLOT, PLAIN_STRIDE, Kind
@@ -42,7 +43,7 @@ def idle_workgroup(index: int) -> Workgroup:
     """A workgroup that does nothing, in the place of one that is missing in a cluster."""
     event = np.zeros(1, EVENT)
     event["kind"], event["slot"], event["inner"] = Kind.EXIT, NO_SLOT, PLAIN_STRIDE
-    return Workgroup(index, np.zeros(1, np.uint16), np.array([0, 1]), event, np.zeros(0, np.uint64))
+    return Workgroup(index, np.zeros(1, np.uint16), np.array([0, 1]), event, NO_ADDRESSES)
 
 
 class Assembly:

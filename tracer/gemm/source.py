@@ -7,6 +7,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from tracer.events import NO_ADDRESSES
 from tracer.gemm.check import check_kernel
 from tracer.gemm.kernel import (
     Copy,
@@ -104,7 +105,7 @@ class GemmSource:
                 break
             self._events_expected = n
         warp = np.arange(self.kernel.all_warps, dtype=np.uint16)
-        return Workgroup(index, warp, first_event, events[:n], np.empty(0, np.uint64))
+        return Workgroup(index, warp, first_event, events[:n], NO_ADDRESSES)
 
     def fingerprint(self) -> str:
         """SHA-256 of problem, kernel and SYNTHESIS_VERSION."""

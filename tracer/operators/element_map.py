@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event, join
+from tracer.events import ALL_LANES, NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
 from tracer.operators.tensor import Tensor, Use, arithmetic_pipe
 from traces.errors import UserError
@@ -40,7 +40,6 @@ THREADS_MAX = 1024
 UNROLL_MAX = 32
 TURNS_MAX = 1 << 20
 REGISTERS_MAX = 255
-_NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -174,10 +173,10 @@ class ElementMap(EvenKernel):
             complete = kept.all(axis=(1, 2))
             for k, index in enumerate(together):
                 if complete[k]:
-                    yield Workgroup(index, numbers, whole, events[k].ravel(), _NO_ADDRESSES)
+                    yield Workgroup(index, numbers, whole, events[k].ravel(), NO_ADDRESSES)
                 else:
                     first_event = np.append(0, np.cumsum(kept[k].sum(axis=1)))
-                    yield Workgroup(index, numbers, first_event, events[k][kept[k]], _NO_ADDRESSES)
+                    yield Workgroup(index, numbers, first_event, events[k][kept[k]], NO_ADDRESSES)
 
     def _set_addresses(self, events: np.ndarray, tensor: np.ndarray, slice_: np.ndarray, place: np.ndarray) -> None:
         """Base and lanes of the memory events. place: number of the access of each event."""

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event, join, join_warps
+from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join, join_warps
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
 from traces.schema import LINE_BYTES, Kind, Pipe
@@ -36,7 +36,6 @@ PAGE_INSTRUCTIONS = 25
 Calibrated: batch 1, 2048 tokens, 8 heads of `validation/references/operator_time.csv`."""
 K, V = 0, 1
 """Scoreboard slots of the copies; the streams of the loop are K and V."""
-_NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 class FlashShape(NamedTuple):
@@ -157,7 +156,7 @@ class FlashForward(Tiled):
         numbers = np.arange(self.WARPS, dtype=np.uint16)
         for index in range(start, self.info.workgroups):
             events, first_event = join_warps(self._generated(index) if self.generation else self._prompt(index))
-            yield Workgroup(index, numbers, first_event, events, _NO_ADDRESSES)
+            yield Workgroup(index, numbers, first_event, events, NO_ADDRESSES)
 
     def _prompt(self, index: int) -> list[np.ndarray]:
         s = self.shape
@@ -305,7 +304,7 @@ class FlashBackward(Tiled):
         numbers = np.arange(self.WARPS, dtype=np.uint16)
         for index in range(start, self.info.workgroups):
             events, first_event = join_warps([self._warp(index, warp) for warp in range(self.WARPS)])
-            yield Workgroup(index, numbers, first_event, events, _NO_ADDRESSES)
+            yield Workgroup(index, numbers, first_event, events, NO_ADDRESSES)
 
     def _warp(self, index: int, warp: int) -> np.ndarray:
         s = self.shape

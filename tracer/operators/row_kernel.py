@@ -28,7 +28,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event, join
+from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
 from tracer.operators.tensor import Tensor, arithmetic_pipe
 from traces.errors import UserError
@@ -61,7 +61,6 @@ ACCESSES_MAX = 1 << 21
 
 # Scoreboard slots: INPUT .. INPUT + 8 * INPUTS_MAX - 1 and so on
 INPUT, VECTOR, OUTPUT, SUM, TOTAL, SCALAR = 0, 32, 48, 56, 57, 58
-_NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -192,10 +191,10 @@ class RowKernel(EvenKernel):
             kept = row + together * rows < self.rows
             for k, index in enumerate(together[:, 0].tolist()):
                 if kept[k].all():
-                    yield Workgroup(index, numbers, whole, events[k], _NO_ADDRESSES)
+                    yield Workgroup(index, numbers, whole, events[k], NO_ADDRESSES)
                 else:
                     edges = np.searchsorted(warp[kept[k]], np.arange(self.warps + 1))
-                    yield Workgroup(index, numbers, edges, events[k][kept[k]], _NO_ADDRESSES)
+                    yield Workgroup(index, numbers, edges, events[k][kept[k]], NO_ADDRESSES)
 
     @cached_property
     def _program(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracer.events import ALL_LANES, VECTOR_BYTES, access, compute, event, join
+from tracer.events import ALL_LANES, NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
 from tracer.operators.index import Index
 from tracer.operators.tensor import arithmetic_pipe
@@ -37,7 +37,6 @@ REGISTERS = 48
 """Instruction counts, latency and registers are assumed."""
 EACH_MAX = 32
 UNROLL_MAX = 16
-_NO_ADDRESSES = np.empty(0, np.uint64)
 
 
 class Move(IntEnum):
@@ -137,14 +136,12 @@ class RowMove(EvenKernel):
             end = min(first + step, complete)
             places = np.arange(first * accesses, end * accesses).reshape(-1, self.unroll)
             events = self._warps(places, listed).reshape(end - first, -1)
-            yield from (
-                Workgroup(first + k, numbers, first_event, events[k], _NO_ADDRESSES) for k in range(end - first)
-            )
+            yield from (Workgroup(first + k, numbers, first_event, events[k], NO_ADDRESSES) for k in range(end - first))
         if start <= complete < self.info.workgroups:
             begins = np.minimum(np.arange(complete * accesses, (complete + 1) * accesses, self.unroll), total)
             rest = [np.arange(begin, min(begin + self.unroll, total)) for begin in begins]
             warps = [self._warps(of[None], listed)[0] if len(of) else event(Kind.EXIT) for of in rest]
-            yield Workgroup(complete, numbers, np.cumsum([0, *map(len, warps)]), join(warps), _NO_ADDRESSES)
+            yield Workgroup(complete, numbers, np.cumsum([0, *map(len, warps)]), join(warps), NO_ADDRESSES)
 
     def _warps(self, places: np.ndarray, listed: np.ndarray) -> np.ndarray:
         """EVENT [warps, events of a warp].
