@@ -63,9 +63,17 @@ class FlashShape(NamedTuple):
         """Heads that share a head of k and v."""
         return self.heads // self.kv_heads
 
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key that it sees, of all heads."""
+        unseen = self.queries * (self.queries - 1) // 2 if self.causal else 0
+        return self.batch * self.heads * (self.queries * self.keys - unseen)
+
 
 class Tiled(EvenKernel):
     """A kernel with tiles of `block_m` queries and `block_n` keys."""
+
+    WARPS: ClassVar[int]
 
     @property
     @abstractmethod
@@ -79,6 +87,27 @@ class Tiled(EvenKernel):
     @property
     def block_n(self) -> int:
         return self.tiles[1]
+
+    @property
+    @abstractmethod
+    def blocks(self) -> int:
+        """Workgroups of one head."""
+
+    @property
+    def period(self) -> int:
+        """Workgroups after which the work repeats with other data."""
+        return self.blocks
+
+    @abstractmethod
+    def warp_events(self, index: int) -> list[np.ndarray]:
+        """Events of each warp of a workgroup."""
+
+    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
+        """Workgroups, starting at number `start`: the blocks of a head are neighbours, then the heads, the batch."""
+        numbers = np.arange(self.WARPS, dtype=np.uint16)
+        for index in range(start, self.info.workgroups):
+            events, first_event = join_warps(self.warp_events(index))
+            yield Workgroup(index, numbers, first_event, events, NO_ADDRESSES)
 
 
 @dataclass(frozen=True)
@@ -120,9 +149,7 @@ class FlashForward(Tiled):
     @property
     def flops(self) -> int:
         """Operations of the matrix work: two for each multiply-accumulate, without what causality leaves out."""
-        s = self.shape
-        pairs = s.queries * s.keys - (s.queries * (s.queries - 1) // 2 if s.causal else 0)
-        return 4 * s.batch * s.heads * s.head_dim * pairs
+        return 4 * self.shape.pairs * self.shape.head_dim
 
     @cached_property
     def info(self) -> KernelInfo:
@@ -146,17 +173,8 @@ class FlashForward(Tiled):
             rows = s.queries // m * s.heads * s.keys // (2 if s.causal else 1)
         return 2 * (s.batch * (rows + s.queries * s.heads) * s.row_bytes // LINE_BYTES + 1)
 
-    @property
-    def period(self) -> int:
-        """Workgroups after which the work repeats with other data."""
-        return self.blocks
-
-    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups, starting at number `start`: the blocks of a head are neighbours, then the heads, the batch."""
-        numbers = np.arange(self.WARPS, dtype=np.uint16)
-        for index in range(start, self.info.workgroups):
-            events, first_event = join_warps(self._generated(index) if self.generation else self._prompt(index))
-            yield Workgroup(index, numbers, first_event, events, NO_ADDRESSES)
+    def warp_events(self, index: int) -> list[np.ndarray]:
+        return self._generated(index) if self.generation else self._prompt(index)
 
     def _prompt(self, index: int) -> list[np.ndarray]:
         s = self.shape
@@ -276,16 +294,9 @@ class FlashBackward(Tiled):
         return rows * (2 * s.element_bytes + SUM_BYTES) * s.head_dim // LINE_BYTES + 1
 
     @property
-    def period(self) -> int:
-        """Workgroups after which the work repeats with other data."""
-        return self.blocks
-
-    @property
     def flops(self) -> int:
         """Operations of the matrix work of the five products, without what causality leaves out."""
-        s = self.shape
-        pairs = s.queries * s.keys - (s.queries * (s.queries - 1) // 2 if s.causal else 0)
-        return 10 * s.batch * s.heads * s.head_dim * pairs
+        return 10 * self.shape.pairs * self.shape.head_dim
 
     @cached_property
     def info(self) -> KernelInfo:
@@ -299,12 +310,8 @@ class FlashBackward(Tiled):
             shared_bytes=min(163840, _tiles_bytes(*self.tiles, s)),
         )
 
-    def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
-        """Workgroups, starting at number `start`: the blocks of a head are neighbours, then the heads, the batch."""
-        numbers = np.arange(self.WARPS, dtype=np.uint16)
-        for index in range(start, self.info.workgroups):
-            events, first_event = join_warps([self._warp(index, warp) for warp in range(self.WARPS)])
-            yield Workgroup(index, numbers, first_event, events, NO_ADDRESSES)
+    def warp_events(self, index: int) -> list[np.ndarray]:
+        return [self._warp(index, warp) for warp in range(self.WARPS)]
 
     def _warp(self, index: int, warp: int) -> np.ndarray:
         s = self.shape
