@@ -20,8 +20,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracer.events import ALL_LANES, NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join
-from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
+from tracer.events import ALL_LANES, NO_ADDRESSES, access, compute, event, join
+from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
 from tracer.operators.tensor import Tensor, Use, arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
@@ -36,7 +36,6 @@ ADDRESS_REGISTERS = 16
 """Instruction counts, latencies and registers are assumed."""
 SLICES = 4
 """Slices of a tensor in flight that take registers (assumed)."""
-THREADS_MAX = 1024
 UNROLL_MAX = 32
 TURNS_MAX = 1 << 20
 REGISTERS_MAX = 255
@@ -81,16 +80,14 @@ class ElementMap(EvenKernel):
     def __post_init__(self):
         self.check_sizes("rows", "cols", "unroll", "warps")
         self.check_lanes(self.lanes)
-        if self.warps * self.lanes > THREADS_MAX:
-            raise UserError(f"{self.name} warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
+        check_warps(self.name, self.warps, self.lanes)
         if self.unroll > UNROLL_MAX:
             raise UserError(f"{self.name} unroll = {self.unroll}: must be <= {UNROLL_MAX}")
         if not 1 <= self.all_turns <= TURNS_MAX:
             raise UserError(f"{self.name} turns = {self.all_turns}: must be 1 to {TURNS_MAX:,}, events are in memory")
         if not 0 <= self.registers <= REGISTERS_MAX:
             raise UserError(f"{self.name} registers = {self.registers}: must be 0 to {REGISTERS_MAX}")
-        if self.vector < 0 or (self.vector and self.cols % self.vector):
-            raise UserError(f"{self.name} vector = {self.vector}: must divide the {self.cols} elements of a row")
+        check_vector(self.name, self.vector, self.cols)
         if self.vector * max(tensor.bytes for tensor in self.tensors) > WIDTH_BYTES:
             raise UserError(f"{self.name} vector = {self.vector}: a lane has at most {WIDTH_BYTES} bytes per access")
 
@@ -108,8 +105,7 @@ class ElementMap(EvenKernel):
     @cached_property
     def lane_elements(self) -> int:
         """Elements of a lane per access."""
-        widest = VECTOR_BYTES // max(tensor.bytes for tensor in self.tensors)
-        return self.vector or min(max(1, widest), self.cols & -self.cols)
+        return elements_per_lane(self.vector, self.cols, max(tensor.bytes for tensor in self.tensors))
 
     @cached_property
     def row_lanes(self) -> int:

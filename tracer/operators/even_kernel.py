@@ -3,11 +3,31 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
+from tracer.events import VECTOR_BYTES
 from tracer.parameter_kernel import ParameterKernel
+from traces.errors import UserError
 from traces.source import KernelInfo, Workgroup
 
+THREADS_MAX = 1024
 EVENTS_TOGETHER = 1 << 12
 """Small workgroups are made together, up to so many events (64 bytes each)."""
+
+
+def check_warps(name: str, warps: int, lanes: int) -> None:
+    """Refuse more threads than a workgroup can have."""
+    if warps * lanes > THREADS_MAX:
+        raise UserError(f"{name} warps = {warps}: must be <= {THREADS_MAX // lanes}")
+
+
+def check_vector(name: str, vector: int, cols: int) -> None:
+    """Refuse accesses of lanes that do not divide a row."""
+    if vector < 0 or (vector and cols % vector):
+        raise UserError(f"{name} vector = {vector}: must divide the {cols} elements of a row")
+
+
+def elements_per_lane(vector: int, cols: int, widest_bytes: int) -> int:
+    """Elements of a lane per access: `vector`; 0 = as many as fit 16 bytes and divide a row."""
+    return vector or min(VECTOR_BYTES // widest_bytes, cols & -cols)
 
 
 class EvenKernel(ParameterKernel, ABC):

@@ -28,8 +28,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join
-from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
+from tracer.events import NO_ADDRESSES, access, compute, event, join
+from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
 from tracer.operators.tensor import Tensor, arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe, Space
@@ -54,7 +54,6 @@ ADDRESS_REGISTERS = 24
 REGISTERS_MAX = 255
 REGISTER_FILE = 65536
 """Registers of 32 lanes of a CU: a large workgroup has fewer per thread (what does not fit is spilled: left out)."""
-THREADS_MAX = 1024
 INPUTS_MAX, VECTORS_MAX = 4, 4
 ACCESSES_MAX = 1 << 21
 """Accesses of a workgroup, whose events are in memory: some 1 GB."""
@@ -111,10 +110,8 @@ class RowKernel(EvenKernel):
     def __post_init__(self):
         self.check_sizes("rows", "cols", "warps", "passes")
         self.check_lanes(self.lanes)
-        if self.warps * self.lanes > THREADS_MAX:
-            raise UserError(f"{self.name} warps = {self.warps}: must be <= {THREADS_MAX // self.lanes}")
-        if self.vector < 0 or (self.vector and self.cols % self.vector):
-            raise UserError(f"{self.name} vector = {self.vector}: must divide the {self.cols} elements of a row")
+        check_warps(self.name, self.warps, self.lanes)
+        check_vector(self.name, self.vector, self.cols)
         if len(self.inputs) > INPUTS_MAX or len(self.vectors) > VECTORS_MAX:
             raise UserError(f"{self.name}: must have at most {INPUTS_MAX} inputs and {VECTORS_MAX} vectors")
         tensors = len(self.inputs) + len(self.outputs) + len(self.vectors)
@@ -141,8 +138,8 @@ class RowKernel(EvenKernel):
     @property
     def lane_elements(self) -> int:
         """Elements of a lane per access."""
-        widest = VECTOR_BYTES // max(tensor.bytes for tensor in (*self.inputs, *self.outputs))
-        return self.vector or min(max(1, widest), self.cols & -self.cols)
+        widest_bytes = max(tensor.bytes for tensor in (*self.inputs, *self.outputs))
+        return elements_per_lane(self.vector, self.cols, widest_bytes)
 
     @property
     def row_accesses(self) -> int:

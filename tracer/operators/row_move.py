@@ -20,8 +20,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracer.events import ALL_LANES, NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join
-from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel
+from tracer.events import ALL_LANES, NO_ADDRESSES, access, compute, event, join
+from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, elements_per_lane
 from tracer.operators.index import Index
 from tracer.operators.tensor import arithmetic_pipe
 from traces.errors import UserError
@@ -84,19 +84,13 @@ class RowMove(EvenKernel):
         self.check_lanes(self.lanes)
         if self.index.each > EACH_MAX or self.unroll > UNROLL_MAX:
             raise UserError(f"{self.name}: must have at most {EACH_MAX} rows each and an unroll of {UNROLL_MAX}")
-        if self.vector < 0 or (self.vector and self.cols % self.vector):
-            raise UserError(f"{self.name} vector = {self.vector}: must divide the {self.cols} elements of a row")
+        check_vector(self.name, self.vector, self.cols)
 
     @property
     def flops(self) -> int:
         """Arithmetic operations, for each element of the table: GATHER of several rows two, REDUCE one, else none."""
         each = {Move.GATHER: 2 * (self.index.each > 1), Move.SCATTER: 0, Move.REDUCE: 1}[self.move]
         return self.index.rows * self.index.each * self.cols * each
-
-    @property
-    def wide_bytes(self) -> int:
-        """Size of the wider element."""
-        return max(self.element_bytes, self.table_bytes)
 
     @property
     def line_requests(self) -> int:
@@ -107,7 +101,7 @@ class RowMove(EvenKernel):
     @property
     def lane_elements(self) -> int:
         """Elements of a lane per access."""
-        return self.vector or min(VECTOR_BYTES // self.wide_bytes, self.cols & -self.cols)
+        return elements_per_lane(self.vector, self.cols, max(self.element_bytes, self.table_bytes))
 
     @property
     def row_accesses(self) -> int:
