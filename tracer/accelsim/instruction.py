@@ -184,13 +184,9 @@ class Tables(NamedTuple):
     addresses: np.ndarray  # u8, explicit lane addresses
 
 
-def new_tables(instructions: int = 1 << 14, addresses: int = 1 << 16) -> Tables:
+def new_tables() -> Tables:
     """Empty tables."""
-    return Tables(
-        instructions=np.zeros(instructions, INSTRUCTION),
-        warps=np.zeros(WARPS_MAX, WARP),
-        addresses=np.zeros(addresses, np.uint64),
-    )
+    return Tables(np.zeros(1 << 14, INSTRUCTION), np.zeros(WARPS_MAX, WARP), np.zeros(1 << 16, np.uint64))
 
 
 def grown(tables: Tables) -> Tables:

@@ -163,7 +163,7 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     )
     if model.dense_layers:
         _check_divides("tp", how.tp, "intermediate", model.intermediate)
-    _check_divides("pp", how.pp, "layers", model.layers, exact=False)
+    _check(how.pp <= model.layers, "pp", how.pp, f"1 to layers = {model.layers}")
     _check(how.pp > 1 or how.interleave == 1, "interleave", how.interleave, "1 with one stage of the pipeline")
     if how.interleave > 1:
         _check_divides("interleave", how.interleave, "layers of a stage", -(-model.layers // how.pp))
@@ -214,10 +214,7 @@ def _fits_experts(count: int, how: Deployment) -> bool:
     return count % how.ep == 0 and how.tp * how.dp % (how.ep * how.expert_cut) == 0
 
 
-def _check_divides(field: str, degree: int, what: str, size: int, exact: bool = True) -> None:
-    if not exact:
-        _check(degree <= size, field, degree, f"1 to {what} = {size}")
-        return
+def _check_divides(field: str, degree: int, what: str, size: int) -> None:
     _check(size % degree == 0, field, degree, f"a divisor of {what} = {size}")
 
 
