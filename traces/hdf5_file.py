@@ -10,6 +10,7 @@ archive opens it with `open_hdf5` and calls `known_version`. Every writer stores
 import mmap
 import os
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def _check_dataset(dataset: Any, where: str, size_bytes: int) -> None:
             raise UserError(f"{where}: found filter {code}, allowed are gzip, shuffle, fletcher32, zstd and blosc2")
     row_bytes = dataset.get_type().get_size()
     if layout != h5d.CHUNKED:
-        held, needed = size_bytes, row_bytes * _product(dataset.shape)
+        held, needed = size_bytes, row_bytes * prod(dataset.shape)
     else:
         held, needed = _chunks(dataset, plan.get_chunk(), row_bytes, where, size_bytes)
     if needed > held:
@@ -165,21 +166,13 @@ def _check_dataset(dataset: Any, where: str, size_bytes: int) -> None:
 
 def _chunks(dataset: Any, chunk: tuple[int, ...], row_bytes: int, where: str, size_bytes: int) -> tuple[int, int]:
     """Number of chunks that the dataset has, and that it needs. A dimension of a netCDF file has 0 and needs 0."""
-    if _product(chunk) * row_bytes > CHUNK_BYTES:
-        raise UserError(f"{where}: chunks of {_product(chunk) * row_bytes:,} bytes, allowed are up to {CHUNK_BYTES:,}")
-    needed = _product(-(-rows // length) for rows, length in zip(dataset.shape, chunk, strict=True))
+    if prod(chunk) * row_bytes > CHUNK_BYTES:
+        raise UserError(f"{where}: chunks of {prod(chunk) * row_bytes:,} bytes, allowed are up to {CHUNK_BYTES:,}")
+    needed = prod(-(-rows // length) for rows, length in zip(dataset.shape, chunk, strict=True))
     if needed > max(1, size_bytes // ENTRY_BYTES):
         return 0, needed
     stored = dataset.get_num_chunks()
     return stored, 0 if stored == 0 and row_bytes == 1 else needed
-
-
-def _product(numbers: Any) -> int:
-    """Product as a Python int, which cannot overflow."""
-    product = 1
-    for number in numbers:
-        product *= int(number)
-    return product
 
 
 def _check_heaps(path: Path) -> None:
