@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tracer.accelsim.instruction import NO_REGISTER, NO_VALUE
+from tracer.accelsim.instruction import LANES, NO_REGISTER, NO_VALUE
 from tracer.accelsim.issue import compute, start_event
 from tracer.accelsim.opcodes import Action
 from tracer.accelsim.phases import arrivals_of, find_phase, find_targets
@@ -20,7 +20,6 @@ from traces.schema import (
     Kind,
 )
 
-LANES = 32
 ARRIVE, WAIT_ALL, MEET = int(Action.ARRIVE), int(Action.WAIT_ALL), int(Action.CLUSTER_ARRIVE)
 KIND_BARRIER = int(Kind.BARRIER)
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from tracer.accelsim.bulk import clear_told
 from tracer.accelsim.dry_run import dry_run
-from tracer.accelsim.header import LANES_PER_WARP, Header
-from tracer.accelsim.instruction import Tables
+from tracer.accelsim.header import Header
+from tracer.accelsim.instruction import LANES, Tables
 from tracer.accelsim.issue import BUILDER
 from tracer.accelsim.opcodes import Action
 from tracer.accelsim.phases import (
@@ -53,7 +53,7 @@ class Builder:
     def __init__(self, header: Header, problems: Problems, *, halve_copies: bool) -> None:
         """halve_copies: True if LDGSTS has two lines, of which the second counts."""
         self._cluster, self._problems = prod(header.cluster), problems
-        self._threads = self._cluster * header.warps * LANES_PER_WARP
+        self._threads = self._cluster * header.warps * LANES
         self._records = np.zeros(1, BUILDER)
         self.record = self._records[0]
         """BUILDER: state and counts."""

@@ -12,6 +12,7 @@ Events as `tracer.accelsim.warp` writes them before the dry run:
 
 import numpy as np
 
+from tracer.accelsim.instruction import LANES
 from tracer.compile.jit import compiled
 from traces.schema import (
     ARRIVE_ONLY,
@@ -53,7 +54,6 @@ MEMBER = np.dtype(
 DRY = np.dtype([("cluster", "i8"), ("alive", "i8"), ("met", "i8"), ("opened", "i8"), ("members", MEMBER, MAX_CLUSTER)])
 """State of a dry run; of the barrier of the cluster: warps that have arrived, and how often it has opened."""
 RUNS, SLEEPS, ENDED = 0, 1, 2
-LANES = 32
 KIND_BARRIER, KIND_EXIT, KIND_BULK, BULK_LOAD = int(Kind.BARRIER), int(Kind.EXIT), int(Kind.BULK), int(Bulk.LOAD)
 
 

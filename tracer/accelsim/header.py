@@ -6,12 +6,12 @@ from math import prod
 from pathlib import Path
 
 from tracer.accelsim.clusters import SINGLE, Triple
+from tracer.accelsim.instruction import LANES
 from tracer.accelsim.latency import DEFAULT_ARCHITECTURE, TABLE_OF, TABLES, table_version
 from tracer.accelsim.problems import Problems, TraceError
 from traces.source import KernelInfo
 from traces.version import VERSION
 
-LANES_PER_WARP = 32
 REGISTERS_MAX = 255
 SHARED_BYTES_MAX = 1 << 20
 GRID_MAX = 1 << 31
@@ -52,7 +52,7 @@ class Header:
     @property
     def warps(self) -> int:
         """Number of warps of a workgroup."""
-        return -(-self.threads // LANES_PER_WARP)
+        return -(-self.threads // LANES)
 
     @property
     def workgroups(self) -> int:
@@ -65,7 +65,7 @@ class Header:
             name=self.name,
             grid=self.grid,
             block=self.block,
-            lanes_per_warp=LANES_PER_WARP,
+            lanes_per_warp=LANES,
             registers=self.registers,
             shared_bytes=self.shared_bytes,
             stream=self.stream,

@@ -19,7 +19,7 @@ import numpy as np
 from tracer.accelsim.instruction import BULK_LANES_MAX
 from tracer.accelsim.phases import INIT_BIAS, PLACE_BITS, WORD
 from tracer.accelsim.tensor import WARPS_PER_GROUP
-from tracer.accelsim.warp_lines import ADDRESS_REGISTER, HELPER_NOTE, TENSOR_BY_MACS, Row, WarpLines, rows_of
+from tracer.accelsim.warp_lines import ADDRESS_REGISTER, ALL_LANES, HELPER_NOTE, TENSOR_BY_MACS, Row, WarpLines, rows_of
 from traces.errors import UserError
 from traces.schema import (
     ARRIVE_ONLY,
@@ -127,19 +127,19 @@ class HopperLines(WarpLines):
         self.lines.append(f"{head} {end} {note}")
 
     def _barrier(self, event: Row) -> None:
-        whole, number = 0xFFFFFFFF, event.slot
+        number = event.slot
         if event.space == PHASE_WAIT:
             parity = (event.work - 1 & 1) << 31
             opcode = "SYNCS.PHASECHK.TRANS64.TRYWAIT"
-            self._plain(event, whole, opcode, self._place(number), f"0 0 Val 1 0 1 {parity:x}")
+            self._plain(event, ALL_LANES, opcode, self._place(number), f"0 0 Val 1 0 1 {parity:x}")
         elif event.space == PHASE_ARRIVE:
             self._arrive(event)
         elif event.space in (CLUSTER_ARRIVE, CLUSTER_WAIT):
             opcode = "UCGABAR_ARV" if event.space == CLUSTER_ARRIVE else "UCGABAR_WAIT"
-            self._plain(event, whole, opcode, "0", "0 0 NoVal")
+            self._plain(event, ALL_LANES, opcode, "0", "0 0 NoVal")
         else:
             opcode = "BAR.ARV" if event.space == ARRIVE_ONLY else "BAR.SYNC"
-            self._plain(event, whole, opcode, "0", f"{number} {event.work} NoVal")
+            self._plain(event, ALL_LANES, opcode, "0", f"{number} {event.work} NoVal")
 
     def _arrive(self, event: Row) -> None:
         data_bytes = self._copied.pop(event.slot, 0) + event.row_stride if not event.cycles else event.row_stride

@@ -8,6 +8,8 @@ import numpy as np
 from tracer.accelsim.opcodes import MAX_SOURCES
 from tracer.accelsim.unusual import COUNTS
 
+LANES = 32
+"""Lanes of a warp."""
 NO_REGISTER = -1
 NO_VALUE = -1
 UNIFORM_BASE = 256

@@ -3,6 +3,7 @@
 import numpy as np
 
 from tracer.accelsim.dry_run import DRY
+from tracer.accelsim.instruction import LANES
 from tracer.accelsim.opcodes import Action
 from tracer.accelsim.phases import PHASE
 from tracer.accelsim.scoreboard import SCOREBOARD, write_result
@@ -11,7 +12,6 @@ from tracer.accelsim.unusual import COUNTS
 from tracer.compile.jit import compiled
 from traces.schema import PHASE_BARRIERS, Kind
 
-LANES = 32
 BUILDER = np.dtype(
     [
         ("shared_base", "u8"),  # address windows of generic accesses; 0 = unknown

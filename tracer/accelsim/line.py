@@ -15,6 +15,7 @@ from tracer.accelsim.instruction import (
     FORM_LOCAL,
     FORM_MARKER,
     FORM_SYNCS,
+    LANES,
     NO_REGISTER,
     NO_VALUE,
     REPEAT,
@@ -40,7 +41,6 @@ from traces.schema import NO_SLOT, PLAIN_STRIDE, SLOTS, Cache
 LETTER_R, LETTER_U, LETTER_P, LETTER_B, LETTER_T, LETTER_Z = (ord(letter) for letter in "RUPBTZ")
 DIGIT_0 = ord("0")
 MASK_DIGITS = 8
-LANES = 32
 REGISTER_MAX = 255
 UNIFORM_ZERO = 63
 IMMEDIATE_VERSION = 5

@@ -10,6 +10,7 @@ side, since an event has one address per lane: the bytes of a full warp are the 
 import numpy as np
 
 from tracer.accelsim.address_columns import store_pattern
+from tracer.accelsim.instruction import LANES
 from tracer.compile.jit import compiled
 from traces.schema import LINE_BYTES, PLAIN_STRIDE
 
@@ -21,7 +22,7 @@ WINDOW_BYTES = np.uint64(1 << 24)
 """Size of the windows of shared and of local memory in the generic address space. Offsets are smaller."""
 THREAD_BYTES = 1 << 19
 """Most local memory of a thread (CUDA). Tracers count offsets down from the end of the window."""
-LANES, WORD_BYTES, BLOCK_WORDS = 32, 4, 4
+WORD_BYTES, BLOCK_WORDS = 4, 4
 
 
 @compiled

@@ -31,7 +31,7 @@ from tracer.accelsim.barriers import (
     wait_for_phase,
 )
 from tracer.accelsim.bulk import add_bulk_loads
-from tracer.accelsim.instruction import HELPER, REPEAT
+from tracer.accelsim.instruction import HELPER, LANES, REPEAT
 from tracer.accelsim.issue import compute, start_event
 from tracer.accelsim.local import WINDOW_BYTES
 from tracer.accelsim.opcodes import GENERIC, Action
@@ -51,8 +51,6 @@ from tracer.accelsim.unusual import Unusual, count_unusual
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
 from traces.schema import EXPLICIT, NO_SLOT, SECTOR_BYTES, SLOTS, Cache, Kind, Space
-
-LANES = 32
 
 COMPUTE, LOAD, ATOMIC = (int(Action[n]) for n in ("COMPUTE", "LOAD", "ATOMIC"))
 ASYNC_COPY, COMMIT, DEPBAR, BARRIER = (int(Action[n]) for n in ("ASYNC_COPY", "COMMIT", "DEPBAR", "BARRIER"))

@@ -45,8 +45,7 @@ TENSOR_BY_MACS = {
 TENSOR_DEFAULT = "HMMA.16816.F32"
 HELPER_NOTE, REPEAT_NOTE = f"T3 {HELPER} 0x0 0 ", f"T3 {REPEAT} 0x0 0 "
 PC_STEP = 16
-ALL_LANES = (1 << 32) - 1
-PC_MASK = (1 << 32) - 1
+ALL_LANES = PC_MASK = (1 << 32) - 1
 
 
 def block_register(block: int) -> str:

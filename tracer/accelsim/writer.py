@@ -20,8 +20,9 @@ from typing import IO
 import numpy as np
 
 from tracer.accelsim.clusters import Clusters, axes, shape_among
-from tracer.accelsim.header import LANES_PER_WARP, parse_header
+from tracer.accelsim.header import parse_header
 from tracer.accelsim.hopper_lines import hopper_body, needs_hopper
+from tracer.accelsim.instruction import LANES
 from tracer.accelsim.kernel import KernelReader
 from tracer.accelsim.problems import Problems
 from tracer.accelsim.warp_lines import WarpLines, lane_addresses, rows_of
@@ -169,10 +170,9 @@ class _KernelFile:
         self, path: Path, info: KernelInfo, first: list[Workgroup], number: int, summary: ExportSummary
     ) -> None:
         """first: workgroups of the first cluster. They tell the version of the file."""
-        if info.lanes_per_warp != LANES_PER_WARP:
+        if info.lanes_per_warp != LANES:
             raise UserError(
-                f"kernel {number} ({info.name}): {info.lanes_per_warp} lanes per warp, "
-                f"an Accel-Sim trace has {LANES_PER_WARP}"
+                f"kernel {number} ({info.name}): {info.lanes_per_warp} lanes per warp, an Accel-Sim trace has {LANES}"
             )
         self._info, self._summary = info, summary
         hopper = info.cluster > 1 or any(needs_hopper(workgroup.events) for workgroup in first)
