@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.accelsim_texts import block_text, kernel_text
+from traces.command import meter
 from traces.command.cli import DONE, MISTAKE, main
 
 LOAD = "0000 ffffffff 1 R8 LDG.E.128 1 R2 16 1 0x7f4000000000 16 0 "
@@ -82,8 +83,9 @@ ODD = {
 
 
 @pytest.fixture
-def run_import(tmp_path, capsys):
-    """Imports a folder of one kernel's file: (status, what the JSON says or None, stderr)."""
+def run_import(tmp_path, capsys, monkeypatch):
+    """Imports a folder of one kernel's file: (status, what the JSON says or None, stderr without progress)."""
+    monkeypatch.setattr(meter, "QUIET_S", 3600.0)
 
     def call(content, *options, name="kernel-1.traceg", kernels=None):
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
