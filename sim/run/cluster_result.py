@@ -33,13 +33,12 @@ def end_of(gpu: Gpu) -> int:
     return max(int(end) for end in ends)
 
 
-def cluster_result(cluster: Cluster, name: str, interval_ps: int, start_ps: int) -> RunResult:
+def cluster_result(cluster: Cluster, name: str, start_ps: int) -> RunResult:
     """The result of a cluster whose GPUs are all idle. The caller adds input, options and the name of the machine.
 
     Args:
         cluster: the GPUs.
         name: of the workload.
-        interval_ps: of the time series, 0 = none.
         start_ps: of the first kernel of GPU 0.
     """
     gpus, first = cluster.gpus, cluster.gpus[0]
@@ -65,7 +64,7 @@ def cluster_result(cluster: Cluster, name: str, interval_ps: int, start_ps: int)
         line_requests=sum(int(gpu.node.lsus["line_requests"].sum() + gpu.node.dmas["lines"].sum()) for gpu in gpus),
         figures=_figures(cluster),
     )
-    if interval_ps:
+    if interval_ps := int(first.node.engine[0]["interval_ps"]):
         result.interval_ps = interval_ps
         recorded = [replace(gpu.recorded(), triggers=_triggers(cluster, number)) for number, gpu in enumerate(gpus)]
         result.keep(recorded[0])

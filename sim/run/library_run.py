@@ -37,9 +37,9 @@ from sim.presets import Preset
 from sim.presets.check import check_machine
 from sim.presets.preset import OVERRIDE, Source
 from sim.run.inputs import gemm_input
-from sim.run.many_gpus import collective_launch, plan_cluster, replace_unit, run_cluster, run_plan
+from sim.run.many_gpus import COLLECTIVES, collective_launch, plan_cluster, replace_unit, run_cluster, run_plan
 from sim.run.result import RunResult
-from sim.run.run import COLLECTIVE_COST, Run, gemm_cost
+from sim.run.run import Run, gemm_cost
 from sim.spec import Machine
 from tracer.gemm.source import OUTPUT_TILE, GemmSource
 from traces.errors import UserError
@@ -77,7 +77,8 @@ class LibraryRun(Run):
 
     @property
     def cost(self) -> float:
-        return 2 * COLLECTIVE_COST.get(self.kind, 2.0) * self.data_bytes / LINE_BYTES
+        requests = COLLECTIVES[self.kind].requests if self.kind in COLLECTIVES else 2.0
+        return 2 * requests * self.data_bytes / LINE_BYTES
 
     def input(self) -> dict[str, Any]:
         how = {"algorithm": self.choice.algorithm, "protocol": self.choice.protocol, "channels": self.choice.channels}
@@ -89,9 +90,6 @@ class LibraryRun(Run):
 
     def own_options(self) -> dict[str, Any]:
         return {}
-
-    def modules(self) -> tuple[str, ...]:
-        return (__name__,)
 
     @property
     def alike(self) -> bool:
@@ -310,9 +308,10 @@ class BesideRun(LibraryRun):
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         self.check()
-        machine, plans, interval_ps = self.preset.machine, self.plans(), self.interval_ps
-        cluster, launches = plan_cluster(machine, plans, self.kernels, explicit=False, interval_ps=interval_ps)
-        result = run_cluster(cluster, launches, self.kind, interval_ps, progress, save_points)
+        cluster, launches = plan_cluster(
+            self.preset.machine, self.plans(), self.kernels, explicit=False, interval_ps=self.interval_ps
+        )
+        result = run_cluster(cluster, launches, self.kind, progress, save_points)
         dispatch, (gemm_ps, collective_ps) = cluster.gpus[0].node.dispatch, self.calls_ps
         own = [launch.queue for launch in launches[0] if launch.comm]
         (other,) = [launch.queue for launch in launches[0] if not launch.comm]

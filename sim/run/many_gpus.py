@@ -1,10 +1,11 @@
-"""Runs on several GPUs: a collective on CUs, a fused GEMM, a GEMM beside a collective, any plan.
+"""Plans on several GPUs, and the kernels for them: a collective on CUs, a fused GEMM, any plan.
 
 All GPUs start at time 0 and are idle then. The result has time, traffic and the verdict of the ledger.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -46,16 +47,32 @@ from traces.units import period_ps
 
 Kernels = Callable[[Plan], list[Launch]]
 """Function: plan -> kernels of its GPU. Each kernel has its own dispatch queue."""
+
+
+class Collective(NamedTuple):
+    """A collective on CUs.
+
+    Attributes:
+        plan: function (output, chunks, gpu, topology, slices, step_ps) -> plan of a GPU.
+        requests: line requests per line of the output.
+        in_switch: the switch adds, or copies to all.
+    """
+
+    plan: Callable[..., Plan]
+    requests: float
+    in_switch: bool = False
+
+
 COLLECTIVES = {
-    "reduce_scatter": reduce_scatter,
-    "all_gather": all_gather,
-    "all_reduce": all_reduce,
-    "all_to_all": all_to_all,
-    "send": send,
-    "local_reduce": local_reduce,
-    nvls.REDUCE_SCATTER: nvls.reduce_scatter,
-    nvls.ALL_GATHER: nvls.all_gather,
-    nvls.ALL_REDUCE: nvls.all_reduce,
+    "reduce_scatter": Collective(reduce_scatter, 2.0),
+    "all_gather": Collective(all_gather, 1.0),
+    "all_reduce": Collective(all_reduce, 3.0),
+    "all_to_all": Collective(all_to_all, 2.0),
+    "send": Collective(send, 2.0),
+    "local_reduce": Collective(local_reduce, 1.0),
+    nvls.REDUCE_SCATTER: Collective(nvls.reduce_scatter, 2.0, in_switch=True),
+    nvls.ALL_GATHER: Collective(nvls.all_gather, 1.0, in_switch=True),
+    nvls.ALL_REDUCE: Collective(nvls.all_reduce, 3.0, in_switch=True),
 }
 
 
@@ -84,7 +101,7 @@ def run_plan(
         DeadlockError: no unit can make progress and work is left.
     """
     cluster, launches = plan_cluster(machine, plans, kernels, explicit=explicit, interval_ps=interval_ps)
-    return run_cluster(cluster, launches, name, interval_ps, progress, save_points)
+    return run_cluster(cluster, launches, name, progress, save_points)
 
 
 def plan_cluster(
@@ -107,7 +124,11 @@ def plan_cluster(
     queues = [queue for plan in plans for queue in queues_of(plan, kernels)]
     flow = follow([plan.regions for plan in plans], plans[0].buffers, queues, limits_of(machine))
     tell_contributors(plans, flow)
-    cluster = _cluster(machine, plans, explicit, interval_ps, stands_for_all)
+    gpus = plans[0].chunks.gpus
+    distances = port_distances(plans[0].topology, gpus)
+    alike = not explicit and in_one_node(machine, gpus) and can_be_symmetric(plans[0], distances) and walk_alike(plans)
+    simulated = [plans[stands_for_all]] if alike else plans
+    cluster = Cluster(machine, simulated, symmetric=alike, interval_ps=interval_ps)
     return cluster, [_in_queues(kernels(plan)) for plan in cluster.plans]
 
 
@@ -139,41 +160,6 @@ def queues_of(plan: Plan, kernels: Kernels) -> list[Queue]:
     return queues
 
 
-def run_collective(
-    machine: Machine,
-    kind: str,
-    output: np.ndarray,
-    chunks: Chunks,
-    *,
-    update: bool = False,
-    explicit: bool = False,
-    own: OwnPlan | None = None,
-    interval_ps: int = 0,
-    progress: Progress | None = None,
-    save_points: SavePoints | None = None,
-) -> RunResult:
-    """Run one collective on CUs.
-
-    Args:
-        kind: one of COLLECTIVES.
-        output: OUTPUT_TILE in global order.
-        update: the receiver adds near memory (reduce-scatter only).
-        explicit: simulate every GPU; else one GPU represents all where that is exact.
-        own: a user's topology, in place of the machine's.
-        save_points: where the state can be saved.
-    """
-    plans = collective_plans(machine, kind, output, chunks, update, own)
-    cus = collective_cus(machine, kind)
-    return run_plan(
-        *(machine, plans, lambda plan: _collective_launches(machine, kind, plan, cus)),
-        name=kind,
-        explicit=explicit,
-        interval_ps=interval_ps,
-        progress=progress,
-        save_points=save_points,
-    )
-
-
 def collective_plans(
     machine: Machine, kind: str, output: np.ndarray, chunks: Chunks, update: bool = False, own: OwnPlan | None = None
 ) -> list[Plan]:
@@ -190,9 +176,9 @@ def collective_plans(
     settings: dict = {"slices": spec.slices, "step_ps": spec.step_ps}
     if update:
         settings["update"] = True
-    in_switch = kind in (nvls.REDUCE_SCATTER, nvls.ALL_GATHER, nvls.ALL_REDUCE)
-    topology = adding_switch(machine, chunks.gpus) if in_switch else own or machine.link.topology
-    return [COLLECTIVES[kind](output, chunks, gpu, topology, **settings) for gpu in range(chunks.gpus)]
+    collective = COLLECTIVES[kind]
+    topology = adding_switch(machine, chunks.gpus) if collective.in_switch else own or machine.link.topology
+    return [collective.plan(output, chunks, gpu, topology, **settings) for gpu in range(chunks.gpus)]
 
 
 def collective_launch(
@@ -232,7 +218,7 @@ def collective_cus(machine: Machine, kind: str) -> tuple[int, int]:
     return 0, cus
 
 
-def _collective_launches(machine: Machine, kind: str, plan: Plan, cus: tuple[int, int]) -> list[Launch]:
+def collective_launches(machine: Machine, kind: str, plan: Plan, cus: tuple[int, int]) -> list[Launch]:
     """The kernel of a collective. Of an all-reduce in the switch one half of the CUs sends, one copies the sums."""
     if kind != nvls.ALL_REDUCE:
         return [collective_launch(machine, kind, plan, 0, cus)]
@@ -240,25 +226,6 @@ def _collective_launches(machine: Machine, kind: str, plan: Plan, cus: tuple[int
     halves = (cus[0], cus[1] // 2), (cus[1] // 2, cus[1])
     own = enumerate(zip(parts, halves, strict=True))
     return [collective_launch(machine, kind, part, queue, half) for queue, (part, half) in own]
-
-
-def run_fused(
-    machine: Machine,
-    source: GemmSource,
-    chunks: Chunks,
-    arbiter: Arbiter,
-    *,
-    explicit: bool = False,
-    own: OwnPlan | None = None,
-    interval_ps: int = 0,
-    progress: Progress | None = None,
-    save_points: SavePoints | None = None,
-) -> RunResult:
-    """Run a fused GEMM (T3): its stores become a reduce-scatter."""
-    cluster, launches = fused_cluster(
-        *(machine, source, chunks, arbiter), explicit=explicit, own=own, interval_ps=interval_ps
-    )
-    return run_cluster(cluster, launches, source.info.name, interval_ps, progress, save_points)
 
 
 def fused_cluster(
@@ -272,7 +239,7 @@ def fused_cluster(
     interval_ps: int = 0,
     stands_for_all: int = 0,
 ) -> tuple[Cluster, list[list[Launch]]]:
-    """The GPUs of `run_fused` before the run, and the kernels of each.
+    """The GPUs of a fused GEMM (T3), whose stores become a reduce-scatter, and the kernels of each.
 
     Args:
         stands_for_all: number of the GPU that is simulated, where one GPU represents all.
@@ -294,7 +261,6 @@ def run_cluster(
     cluster: Cluster,
     launches: list[list[Launch]],
     name: str,
-    interval_ps: int,
     progress: Progress | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
@@ -304,7 +270,7 @@ def run_cluster(
     else:
         state = cluster_state(save_points.state) if save_points.state else None
         cluster.run(launches, progress, lambda: save_points.act(lambda: flat_state(cluster.state())), state)
-    return cluster_result(cluster, name, interval_ps, min((launch.start_ps for launch in launches[0]), default=0))
+    return cluster_result(cluster, name, min((launch.start_ps for launch in launches[0]), default=0))
 
 
 def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
@@ -338,56 +304,7 @@ def check_kernel_is_tracked(source: GemmSource) -> None:
     check_whole_sectors(source.problem, kernel)
 
 
-def run_side_by_side(
-    machine: Machine,
-    source: GemmSource,
-    chunks: Chunks,
-    kind: str,
-    collective_cus: int,
-    *,
-    interval_ps: int = 0,
-    progress: Progress | None = None,
-    save_points: SavePoints | None = None,
-) -> RunResult:
-    """Run a GEMM and a collective of other data at the same time, on disjoint sets of CUs (software overlap).
-
-    Returns:
-        The common result, with the figures `gemm_end_ps` and `collective_end_ps`.
-
-    Raises:
-        UserError: one of the two would have no CU.
-    """
-    if not 1 <= collective_cus < machine.cu.count:
-        raise UserError(f"collective CUs: found {collective_cus}, allowed are 1 to {machine.cu.count - 1}")
-    output = source.output_tiles()
-    shifted = output.copy()
-    shifted["address"] += 1 << 42  # another buffer of the same shape
-    split = machine.cu.count - collective_cus
-    gemm = Launch(source, 0, (0, split), start_ps=machine.dispatch.launch_ps)
-    cluster, launches = plan_cluster(
-        *(machine, collective_plans(machine, kind, shifted, chunks)),
-        lambda plan: [gemm, collective_launch(machine, kind, plan, 1, (split, machine.cu.count))],
-        explicit=False,
-        interval_ps=interval_ps,
-    )
-    result = run_cluster(cluster, launches, f"{source.info.name} beside {kind}", interval_ps, progress, save_points)
-    ends_ps = cluster.gpus[0].node.cus["last_exit_ps"]
-    result.figures |= {"gemm_end_ps": int(ends_ps[:split].max()), "collective_end_ps": int(ends_ps[split:].max())}
-    return result
-
-
 def replace_unit(machine: Machine, **units: dict) -> Machine:
     """A copy of a machine with changed values: replace_unit(m, hbm={"arbiter": ...})."""
     changed = {name: msgspec.structs.replace(getattr(machine, name), **values) for name, values in units.items()}
     return msgspec.structs.replace(machine, **changed)
-
-
-def _cluster(
-    machine: Machine, plans: Sequence[Plan], explicit: bool, interval_ps: int, stands_for_all: int = 0
-) -> Cluster:
-    """A cluster of one GPU that represents all, where that is exact; else of every GPU."""
-    distances = port_distances(plans[0].topology, plans[0].chunks.gpus)
-    alike = not explicit and in_one_node(machine, plans[0].chunks.gpus)
-    if alike and can_be_symmetric(plans[0], distances) and walk_alike(plans):
-        return Cluster(machine, [plans[stands_for_all]], symmetric=True, interval_ps=interval_ps)
-    return Cluster(machine, plans, interval_ps=interval_ps)

@@ -1,10 +1,8 @@
 """A run: the complete description of one simulation, and the key of its result.
 
     KernelRun       the kernels of a trace, or a GEMM, on one GPU
-    CollectiveRun   one collective on CUs
-    FusedRun        T3: a GEMM whose stores become a reduce-scatter
-    SideBySideRun   a GEMM and a collective of other data at the same time, on disjoint sets of CUs
     TogetherRun     kernels at the same time on one GPU, on disjoint sets of CUs (sim.run.together)
+    GpusRun         several GPUs: a collective, T3, a GEMM beside a collective (sim.run.gpus_run)
 
 The key is a hash of everything that decides the result. Values of the machine that this kind of run does not read are
 not in it, nor are names, titles and sources of values. `sim.run.store` stores results under this key.
@@ -16,15 +14,11 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-from sim.collective.chunks import Chunks
-from sim.collective.nvls import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
-from sim.collective.own_plan import OwnPlan
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.presets import Preset
-from sim.run.code import code_key, plan_key, policy_key
+from sim.run.code import code_key, policy_key
 from sim.run.inputs import chosen_kernels, gemm_input, sequence_input
-from sim.run.many_gpus import run_collective, run_fused, run_side_by_side
 from sim.run.one_gpu import simulate
 from sim.run.policy_file import bound_digest, is_bound, policy_digest
 from sim.run.result import RunResult
@@ -38,18 +32,6 @@ from traces.source import TraceSource, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "network.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
-COLLECTIVE_COST = {
-    "reduce_scatter": 2.0,
-    "all_gather": 1.0,
-    "all_reduce": 3.0,
-    "all_to_all": 2.0,
-    "send": 2.0,
-    "local_reduce": 1.0,
-    REDUCE_SCATTER: 2.0,
-    ALL_GATHER: 1.0,
-    ALL_REDUCE: 3.0,
-}
-"""Line requests per line of the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +88,7 @@ class Run(ABC):
 
     def modules(self) -> tuple[str, ...]:
         """Modules whose code decides the result, together with all their imports."""
-        return (__name__,)
+        return (type(self).__module__,)
 
     def reads(self, field: str) -> bool:
         """Can this value of the machine decide the result?"""
@@ -243,146 +225,6 @@ class KernelRun(Run):
         result = simulate(self.source, self.preset, **settings)
         result.warnings = tuple(warnings_of(self.source))
         return result
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpusRun(Run):
-    """Base of the runs on several GPUs.
-
-    Attributes:
-        source: the GEMM of one GPU; a collective uses only its output.
-        chunks: how the output is cut.
-        explicit: simulate every GPU; else one GPU represents all where that is exact.
-        own: a user's topology and plan, instead of the machine's.
-    """
-
-    source: GemmSource
-    chunks: Chunks
-    explicit: bool = False
-    own: OwnPlan | None = None
-
-    def simulated_gpus(self) -> int:
-        return self.chunks.gpus if self.explicit else 1
-
-    def deciding_input(self) -> dict[str, Any]:
-        return self.input() | ({"plan": plan_key(self.own.path)} if self.own else {})
-
-    def own_options(self) -> dict[str, Any]:
-        return {"explicit": self.explicit}
-
-    def _gpus_input(self) -> dict[str, Any]:
-        cut: dict[str, Any] = {"gpus": self.chunks.gpus, "edges": list(self.chunks.edges)}
-        return cut | ({"plan_sha256": self.own.digest} if self.own else {})
-
-    @property
-    def _settings(self) -> dict[str, Any]:
-        return {"explicit": self.explicit, "own": self.own, "interval_ps": self.interval_ps}
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectiveRun(GpusRun):
-    """One collective on CUs.
-
-    Attributes:
-        kind: one of `sim.run.many_gpus.COLLECTIVES`.
-        update: the receiver adds near memory (reduce-scatter only).
-    """
-
-    kind: str
-    update: bool = False
-
-    @property
-    def title(self) -> str:
-        near = " near memory" if self.update else ""
-        megabytes = f"{self.source.problem.output_bytes / 1e6:,.1f} MB"
-        return f"{self.kind}{near} of {megabytes} on {self.chunks.gpus} GPUs, {self.preset.name}"
-
-    @property
-    def cost(self) -> float:
-        return COLLECTIVE_COST[self.kind] * self.source.problem.output_bytes / LINE_BYTES / (2 if self.update else 1)
-
-    def input(self) -> dict[str, Any]:
-        output = sha256(self.source.output_tiles().tobytes()).hexdigest()
-        return {"collective": self.kind, "update": self.update, "output_sha256": output} | self._gpus_input()
-
-    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
-        return run_collective(
-            *(self.preset.machine, self.kind, self.source.output_tiles(), self.chunks),
-            **self._settings | {"update": self.update, "progress": progress, "save_points": save_points},
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FusedRun(GpusRun):
-    """A fused GEMM (T3): its stores become a reduce-scatter.
-
-    Attributes:
-        arbitration: arbiter of the DRAM queues, instead of the machine's.
-    """
-
-    arbitration: Arbiter
-
-    @property
-    def title(self) -> str:
-        name = self.source.info.name
-        return f"{name} fused, {self.arbitration.name.lower()}, on {self.chunks.gpus} GPUs, {self.preset.name}"
-
-    @property
-    def cost(self) -> float:
-        return gemm_cost(self.source) + 2 * self.source.problem.output_bytes / LINE_BYTES
-
-    def input(self) -> dict[str, Any]:
-        return {"fused": True} | gemm_input(self.source) | self._gpus_input()
-
-    def own_options(self) -> dict[str, Any]:
-        return {"explicit": self.explicit, "arbiter": self.arbitration.name.lower()}
-
-    def arbiter(self) -> Arbiter:
-        return self.arbitration
-
-    def reads(self, field: str) -> bool:
-        return field == "collective.cache" or not field.startswith("collective.")
-
-    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
-        return run_fused(
-            *(self.preset.machine, self.source, self.chunks, self.arbitration),
-            **self._settings | {"progress": progress, "save_points": save_points},
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SideBySideRun(GpusRun):
-    """A GEMM and a collective of other data of the same shape at the same time, on disjoint sets of CUs.
-
-    Attributes:
-        kind: of the collective.
-        collective_cus: number of CUs of the collective; the GEMM has the others.
-    """
-
-    kind: str
-    collective_cus: int
-
-    @property
-    def title(self) -> str:
-        return f"{self.source.info.name} beside a {self.kind} on {self.collective_cus} CUs, {self.preset.name}"
-
-    @property
-    def cost(self) -> float:
-        return gemm_cost(self.source) + COLLECTIVE_COST[self.kind] * self.source.problem.output_bytes / LINE_BYTES
-
-    def input(self) -> dict[str, Any]:
-        return gemm_input(self.source) | {"collective": self.kind} | self._gpus_input()
-
-    def own_options(self) -> dict[str, Any]:
-        return {"collective_cus": self.collective_cus}
-
-    def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
-        return run_side_by_side(
-            *(self.preset.machine, self.source, self.chunks, self.kind, self.collective_cus),
-            interval_ps=self.interval_ps,
-            progress=progress,
-            save_points=save_points,
-        )
 
 
 def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0, policy: str = "") -> KernelRun:

@@ -21,11 +21,12 @@ from sim.host.state import SavePoints
 from sim.host.window import Launch
 from sim.hw.warp import MAX_WARPS
 from sim.machine.memory import check_plan_memory
+from sim.run.gpus_run import GpusRun
 from sim.run.inputs import gemm_input
 from sim.run.launches import scattering_launch, staggered_launch
 from sim.run.many_gpus import check_kernel_is_tracked, replace_unit, run_plan
 from sim.run.result import RunResult
-from sim.run.run import GpusRun, gemm_cost
+from sim.run.run import gemm_cost
 from sim.spec import DmaPolicy, Granularity, Machine
 from tracer.gemm.source import GemmSource
 from traces.schema import LINE_BYTES
@@ -76,9 +77,6 @@ class SoftwareRun(GpusRun):
 
     def input(self) -> dict[str, Any]:
         return {"software": self.kind} | gemm_input(self.source) | self._gpus_input()
-
-    def modules(self) -> tuple[str, ...]:
-        return (__name__,)
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         machine = software_machine(self.preset.machine)

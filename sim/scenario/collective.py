@@ -14,9 +14,10 @@ from sim.collective.topology import is_direct
 from sim.host.gpu import Progress
 from sim.hw.request import Stream
 from sim.presets import Preset
+from sim.run.gpus_run import CollectiveRun
 from sim.run.library_run import LibraryRun, library_preset
 from sim.run.result import RunResult
-from sim.run.run import CollectiveRun, Run
+from sim.run.run import Run
 from sim.run.store import Store, run_or_get
 from sim.scenario.exchange import LARGEST_BYTES, plain_run
 from tracer.models.schedule import Exchange

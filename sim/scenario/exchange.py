@@ -3,8 +3,8 @@
 from sim.collective.chunks import check_gpus, even_chunks
 from sim.collective.library import PLAIN, choice_on, node_gpus_of
 from sim.presets import Preset
+from sim.run.gpus_run import CollectiveRun
 from sim.run.library_run import LibraryRun, library_preset
-from sim.run.run import CollectiveRun
 from tracer.gemm.problem import EXTENT
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.models.schedule import Exchange

@@ -20,12 +20,13 @@ from sim.gemm_facts import gpu_facts
 from sim.hw.request import Op
 from sim.presets import Preset, load_preset
 from sim.presets.preset import OVERRIDE
+from sim.run.gpus_run import CollectiveRun, FusedRun
 from sim.run.inputs import gemm_input
 from sim.run.launches import takes_turns
 from sim.run.library_run import LibraryRun, library_preset
 from sim.run.many_gpus import collective_cus, fused_plans, replace_unit
 from sim.run.result import RunResult
-from sim.run.run import CollectiveRun, FusedRun, Run, gemm_run
+from sim.run.run import Run, gemm_run
 from sim.run.software import AG_COPIES, SoftwareRun, check_software
 from sim.run.software import IN_SWITCH as FUSED_IN_SWITCH
 from sim.run.store import Store, run_or_get

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from sim.presets import load_preset
+from sim.run.gpus_run import CollectiveRun, FusedRun
 from sim.run.result import KernelResult, RunResult
-from sim.run.run import CollectiveRun, FusedRun, KernelRun, Run
+from sim.run.run import KernelRun, Run
 from sim.spec import Arbiter
 from traces.errors import UserError
 from validation.experiments.ablation_runs import RINGS, VARIANTS, RingRun

@@ -11,7 +11,7 @@ from sim.collective.chunks import Chunks, chunks_of, even_chunks
 from sim.host.cluster import Cluster
 from sim.hw.request import SECTOR_BYTES, Stream
 from sim.run import many_gpus as jobs
-from sim.run.many_gpus import run_collective, run_fused
+from sim.run.gpus_run import CollectiveRun, FusedRun
 from sim.spec import Arbiter, Topology
 from tests.support.programs import small_preset
 from tracer.gemm.source import GemmKernel, GemmSource, Layout
@@ -55,11 +55,15 @@ class T3Case:
     arbiter: Arbiter = Arbiter.MCA
     explicit: bool = True
     layout: Layout = Layout.ROW
-    machine: object = field(init=False)
+    preset: object = field(init=False)
 
     def __post_init__(self):
         copies = COPIES if self.kernel.boxes else ()
-        self.machine = small_preset(*copies, *self.settings).machine
+        self.preset = small_preset(*copies, *self.settings)
+
+    @property
+    def machine(self):
+        return self.preset.machine
 
     @property
     def source(self) -> GemmSource:
@@ -76,13 +80,13 @@ class T3Case:
         return result, seen[0]
 
     def _run(self, part):
+        common = {"source": self.source, "chunks": self.chunks, "explicit": self.explicit}
         if part == "t3":
-            return run_fused(self.machine, self.source, self.chunks, self.arbiter, explicit=self.explicit)
+            return FusedRun(preset=self.preset, arbitration=self.arbiter, **common).execute()
         kind = {"ag": "all_gather", "all_reduce": "all_reduce"}.get(part, "reduce_scatter")
         machine = jobs.replace_unit(self.machine, hbm={"arbiter": self.arbiter})
-        output = self.source.output_tiles()
-        update = part == "rs_nmc"
-        return run_collective(machine, kind, output, self.chunks, update=update, explicit=self.explicit)
+        preset, update = replace(self.preset, machine=machine), part == "rs_nmc"
+        return CollectiveRun(preset=preset, kind=kind, update=update, **common).execute()
 
     def chunk_bytes(self) -> list[int]:
         """Whole sectors of each global chunk, tile by tile."""

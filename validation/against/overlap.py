@@ -20,7 +20,8 @@ from sim.collective.chunks import Chunks, even_chunks
 from sim.collective.software import FLUX
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
-from sim.run.run import CollectiveRun, Run, gemm_run
+from sim.run.gpus_run import CollectiveRun
+from sim.run.run import Run, gemm_run
 from sim.run.software import FLUX_GATHER, SoftwareRun
 from sim.run.store import Store, run_or_get
 from tracer.gemm.library import choose_kernel

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import click
 
-from sim.run.run import CollectiveRun
+from sim.run.gpus_run import CollectiveRun
 from sim.run.store import Store, run_or_get
 from traces.units import PS_PER_US
 from validation.against.overlap import (

@@ -37,7 +37,7 @@ from traces.errors import UserError
 from validation.experiments.experiment import FiguresRun
 
 OTHER_BUFFER = 1 << 42
-"""Offset in bytes, far from the output; `sim.run.many_gpus.run_side_by_side` uses the same."""
+"""Offset in bytes, far from the output; `sim.run.gpus_run.SideBySideRun` uses the same."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,6 @@ class RingRun(FiguresRun):
 
     def input(self) -> dict[str, Any]:
         return {"ring": self.ring, "t3": self.scenario.run("t3").key}
-
-    def modules(self) -> tuple[str, ...]:
-        return (__name__,)
 
     def figures(self) -> dict[str, float]:
         """`<variant>/...` for each variant in the ring."""

@@ -7,7 +7,8 @@ The answers compare three times: both kernels one after the other on all CUs; ea
 from dataclasses import replace
 
 from sim.presets import load_preset
-from sim.run.run import Run, SideBySideRun
+from sim.run.gpus_run import SideBySideRun
+from sim.run.run import Run
 from sim.scenario.scenario import Scenario
 from traces.units import PS_PER_US
 from validation.experiments.experiment import Experiment, Results

@@ -8,7 +8,7 @@ from sim.collective.plans import planned
 from sim.collective.space import OUTPUT, Buffer, Region, Send
 from sim.collective.topology import AddingSwitch
 from sim.hw.request import Op, Stream
-from sim.run.run import CollectiveRun
+from sim.run.gpus_run import CollectiveRun
 from sim.run.software import IN_SWITCH, SoftwareRun
 from sim.spec import Topology
 from tests.support.programs import small_preset

@@ -10,7 +10,7 @@ from sim.collective.check import check_regions
 from sim.collective.chunks import even_chunks
 from sim.collective.own_plan import load_plan
 from sim.run import run
-from sim.run.many_gpus import run_collective, run_fused
+from sim.run.gpus_run import CollectiveRun, FusedRun
 from sim.scenario.result import ALL_CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
 from sim.scenario.scenario import Scenario, check_scenario
 from sim.spec import Arbiter
@@ -57,9 +57,9 @@ def plan_of(tmp_path, monkeypatch):
 def ran(plan, gpus, explicit, m=128):
     """(result, cluster) of a fused GEMM of 32 x 32 tiles."""
     source = GemmSource(fp16_problem(m, 32 * gpus, 32), TILE)
-    machine, chunks = small_preset().machine, even_chunks(source.tiles, gpus)
+    common = {"source": source, "chunks": even_chunks(source.tiles, gpus), "explicit": explicit, "own": plan}
     with clusters() as seen:
-        result = run_fused(machine, source, chunks, Arbiter.MCA, explicit=explicit, own=plan)
+        result = FusedRun(preset=small_preset(), arbitration=Arbiter.MCA, **common).execute()
     return result, seen[0]
 
 
@@ -89,13 +89,19 @@ def test_gpus_that_are_not_alike_are_all_simulated(plan_of):
 
 def test_collectives_on_cus_take_its_ring(plan_of):
     source = GemmSource(fp16_problem(128, 128, 32), TILE)
-    settings = (small_preset().machine, "all_reduce", source.output_tiles(), even_chunks(source.tiles, 4))
+    run = CollectiveRun(
+        preset=small_preset(),
+        kind="all_reduce",
+        source=source,
+        chunks=even_chunks(source.tiles, 4),
+        own=plan_of(TORUS),
+    )
     with clusters() as seen:
-        result = run_collective(*settings, own=plan_of(TORUS))
+        result = run.execute()
     assert result.exactly_once and len(seen[0].gpus) == 1 and seen[0].distances == (1, 2)
     assert result.link_bytes == 2 * 3 * 128 * 128 * 2 // 4
     with pytest.raises(UserError, match=r"topology torus\.py of 4 GPUs: no link to the GPU 1 ahead; allowed are 2, 3"):
-        run_collective(*settings, own=plan_of(TORUS.replace("(1, ROW)", "(2, 3)")))
+        replace(run, own=plan_of(TORUS.replace("(1, ROW)", "(2, 3)"))).execute()
 
 
 def test_links_that_step_over_gpus_reach_all_of_them_around_the_ring(plan_of):

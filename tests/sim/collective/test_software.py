@@ -10,7 +10,7 @@ from sim.collective.chunks import even_chunks
 from sim.collective.software import COPY_ENGINES, DECOMPOSED, FLUX, OVERLAPS, scattered
 from sim.collective.space import Send
 from sim.hw.request import Op, Stream
-from sim.run.run import CollectiveRun
+from sim.run.gpus_run import CollectiveRun
 from sim.run.software import AG_COPIES, FLUX_GATHER, SoftwareRun
 from sim.spec import Topology
 from tests.support.programs import small_preset

@@ -12,7 +12,8 @@ from sim.collective.own_plan import load_plan
 from sim.presets import Preset, load_preset
 from sim.results.layout import run_digest
 from sim.run import code
-from sim.run.run import CollectiveRun, FusedRun, KernelRun, SideBySideRun, gemm_run
+from sim.run.gpus_run import CollectiveRun, FusedRun, SideBySideRun
+from sim.run.run import KernelRun, gemm_run
 from sim.scenario.collective import Collective
 from sim.scenario.scenario import Scenario
 from sim.spec import Arbiter

@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sim.hw.request import SECTOR_BYTES
-from sim.run.many_gpus import replace_unit, run_fused, run_side_by_side
+from sim.run.gpus_run import SideBySideRun
 from sim.spec import Arbiter
 from tests.support.paths import ROOT
 from tests.support.t3_cases import FOUR_WARPS, NARROW, PARTS, TILE, T3Case, check_traffic, clusters
@@ -311,7 +311,8 @@ def test_a_launch_overhead_delays_a_fused_gemm():
 def test_software_overlap_of_a_gemm_and_a_collective():
     """Both do what they do alone, slower, on CUs of their own."""
     case = T3Case(256, 256, 64, 4, BIG_TILE)
-    result = run_side_by_side(case.machine, case.source, case.chunks, "reduce_scatter", 1)
+    common = {"preset": case.preset, "source": case.source, "chunks": case.chunks}
+    result = SideBySideRun(kind="reduce_scatter", collective_cus=1, **common).execute()
     gemm_ps, collective_ps = result.figures["gemm_end_ps"], result.figures["collective_end_ps"]
     assert result.exactly_once and gemm_ps > 0 and 0 < collective_ps <= result.time_ps
     alone, _ = case.run("rs")
@@ -319,7 +320,7 @@ def test_software_overlap_of_a_gemm_and_a_collective():
     assert collective_ps > alone.kernel_ps
     for cus in (0, 4):
         with pytest.raises(UserError, match=rf"collective CUs: found {cus}, allowed are 1 to 3"):
-            run_side_by_side(case.machine, case.source, case.chunks, "all_gather", cus)
+            SideBySideRun(kind="all_gather", collective_cus=cus, **common).execute()
 
 
 def test_a_link_shorter_than_a_time_window():
@@ -357,24 +358,22 @@ def test_collective_data_that_stay_in_l2_arrive_all_the_same(ack_bytes):
 def test_kernels_that_the_tracker_cannot_follow_are_refused(kernel, words):
     case = T3Case(96, 96, 32, 3, replace(TILE, **kernel))
     with pytest.raises(UserError, match=words):
-        run_fused(case.machine, case.source, case.chunks, Arbiter.MCA)
+        case.run("t3")
 
 
 def test_warps_share_sectors_along_the_columns_of_a_column_major_output():
     kernel = replace(TILE, tile_m=16, tile_n=16, warps_m=2, warps_n=2)
     case = T3Case(96, 96, 32, 3, kernel, layout=Layout.COLUMN)
     with pytest.raises(UserError, match="warps_m = 2: warps would store 16 adjacent bytes"):
-        run_fused(case.machine, case.source, case.chunks, Arbiter.MCA)
-    apart = replace(case, kernel=replace(kernel, warps_m=1))
-    assert run_fused(apart.machine, apart.source, apart.chunks, Arbiter.MCA).exactly_once
+        case.run("t3")
+    assert replace(case, kernel=replace(kernel, warps_m=1)).run("t3")[0].exactly_once
 
 
 def test_a_tracker_with_fewer_counters_than_wavefronts_is_refused():
     case = T3Case(256, 256, 32, 3, BIG_TILE, settings=("tracker.wavefronts=3",))
     with pytest.raises(UserError, match=r"tracker.wavefronts: found 3, but workgroups have 4 wavefronts"):
         case.run("t3")
-    machine = replace_unit(case.machine, tracker={"wavefronts": 4})
-    assert run_fused(machine, case.source, case.chunks, Arbiter.MCA).exactly_once
+    assert replace(case, settings=("tracker.wavefronts=4",)).run("t3")[0].exactly_once
 
 
 @pytest.mark.slow

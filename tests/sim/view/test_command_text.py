@@ -8,7 +8,7 @@ from sim import results
 from sim.collective.chunks import even_chunks
 from sim.presets import load_preset
 from sim.results.diff import moves
-from sim.run.run import CollectiveRun, FusedRun, SideBySideRun
+from sim.run.gpus_run import CollectiveRun, FusedRun, SideBySideRun
 from sim.run.software import SoftwareRun
 from sim.scenario.result import COPY_ENGINES, DECOMPOSED, FLUX, T3_NVLS
 from sim.spec import Arbiter

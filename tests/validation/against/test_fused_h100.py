@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.run.run import CollectiveRun, FusedRun
+from sim.run.gpus_run import CollectiveRun, FusedRun
 from sim.run.software import SoftwareRun
 from validation.against import fused_h100
 from validation.against.fused_h100 import (
