@@ -9,6 +9,7 @@ not in it, nor are names, titles and sources of values. `sim.run.store` stores r
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from hashlib import sha256
@@ -28,7 +29,7 @@ from tracer.gemm.source import GemmSource
 from tracer.sequence import CommandSequence
 from traces.checksum import canonical_json
 from traces.schema import LINE_BYTES
-from traces.source import TraceSource, warnings_of
+from traces.source import KernelSource, TraceSource, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "network.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
@@ -156,20 +157,40 @@ class Run(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelRun(Run):
+class OneGpuRun(Run):
+    """Base of the runs on one GPU.
+
+    Attributes:
+        flush_l2: write back and empty L2 after every kernel, or after kernels at once.
+    """
+
+    flush_l2: bool = True
+
+    @abstractmethod
+    def makers(self) -> Iterable[object]:
+        """The trace and its kernels. The modules of their classes decide the result too."""
+
+    def modules(self) -> tuple[str, ...]:
+        modules = {type(maker).__module__ for maker in self.makers()}
+        return (*super().modules(), *sorted(module for module in modules if module.partition(".")[0] in ROOMS))
+
+    def reads(self, field: str) -> bool:
+        return self.arbiter() == Arbiter.USER or not field.startswith(OF_SEVERAL_GPUS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRun(OneGpuRun):
     """Kernels of a trace on one GPU, one after the other.
 
     Attributes:
         source: the trace.
         kernels: numbers of the kernels to run, counted from 0; None = all.
-        flush_l2: write back and empty L2 after every kernel.
         accuracy: largest relative error of time that the run may state; 0 = all is simulated. With an accuracy, long
             kernels are simulated in part (`sim.run.extrapolation`).
     """
 
     source: TraceSource
     kernels: tuple[int, ...] | None = None
-    flush_l2: bool = True
     accuracy: float = 0.0
 
     @cached_property
@@ -187,8 +208,7 @@ class KernelRun(Run):
     def cost(self) -> float:
         if self._gemm:
             return gemm_cost(self._gemm)
-        infos = [kernel.info for kernel in chosen_kernels(self.source, self.kernels)]
-        return float(sum(LINE_BYTES * info.workgroups * info.warps_per_workgroup for info in infos))
+        return kernels_cost(chosen_kernels(self.source, self.kernels))
 
     @cached_property
     def _input(self) -> dict[str, Any]:
@@ -211,13 +231,8 @@ class KernelRun(Run):
         kernels = None if self.kernels is None else sorted(set(self.kernels))
         return {"kernels": kernels, "flush_l2": self.flush_l2} | ({"accuracy": self.accuracy} if self.accuracy else {})
 
-    def modules(self) -> tuple[str, ...]:
-        sources = [self.source, *(self.source.commands() if isinstance(self.source, CommandSequence) else ())]
-        readers = {type(source).__module__ for source in sources}
-        return (__name__, *sorted(module for module in readers if module.partition(".")[0] in ROOMS))
-
-    def reads(self, field: str) -> bool:
-        return self.arbiter() == Arbiter.USER or not field.startswith(OF_SEVERAL_GPUS)
+    def makers(self) -> Iterable[object]:
+        return [self.source, *(self.source.commands() if isinstance(self.source, CommandSequence) else ())]
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         settings: dict[str, Any] = {"flush_l2": self.flush_l2, "interval_ps": self.interval_ps, "progress": progress}
@@ -230,6 +245,12 @@ class KernelRun(Run):
 def gemm_run(preset: Preset, source: GemmSource, interval_ps: int = 0, policy: str = "") -> KernelRun:
     """A GEMM on one GPU. Its dirty lines are flushed at the end; the flush is in the traffic, not in the time (D13)."""
     return KernelRun(preset=preset, source=CommandSequence([source]), interval_ps=interval_ps, policy=policy)
+
+
+def kernels_cost(kernels: Iterable[KernelSource]) -> float:
+    """Estimate of the line requests of any kernels."""
+    infos = [kernel.info for kernel in kernels]
+    return float(sum(LINE_BYTES * info.workgroups * info.warps_per_workgroup for info in infos))
 
 
 def gemm_cost(source: GemmSource) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 from sim.machine.build import QUEUES
 from sim.run.one_gpu import simulate
-from sim.run.together import TogetherRun, simulate_together
+from sim.run.together import TogetherRun
 from tests.support.any_windows import windows
 from tests.support.programs import compute, kernel, small_preset
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
@@ -27,8 +27,12 @@ def alone(source, cus):
     return simulate(CommandSequence([source]), small_preset(f"cu.count={cus}")).kernels[0]
 
 
+def together(sources, cus, preset, flush_l2=True):
+    return TogetherRun(preset=preset, sources=tuple(sources), cus=tuple(cus), flush_l2=flush_l2).execute()
+
+
 def test_a_kernel_beside_one_that_uses_no_memory_takes_its_time_alone():
-    result = simulate_together((GEMM, BUSY), (3, 1), small_preset())
+    result = together((GEMM, BUSY), (3, 1), small_preset())
     assert result.figures["at_once_1_ps"] == alone(BUSY, 1).time_ps
     # The GEMM ends with its last store in L2, its warps a little earlier.
     assert 0.95 * alone(GEMM, 3).time_ps < result.figures["at_once_0_ps"] <= alone(GEMM, 3).time_ps
@@ -36,29 +40,27 @@ def test_a_kernel_beside_one_that_uses_no_memory_takes_its_time_alone():
 
 
 def test_times_are_from_the_launch():
-    early, late = (
-        simulate_together((GEMM, BUSY), (3, 1), small_preset(f"dispatch.launch_ps={ps}")) for ps in (0, 7_000_000)
-    )
+    early, late = (together((GEMM, BUSY), (3, 1), small_preset(f"dispatch.launch_ps={ps}")) for ps in (0, 7_000_000))
     assert late.kernels[0].start_ps == early.kernels[0].start_ps + 7_000_000
     for name, time_ps in early.figures.items():
         assert late.figures[name] == pytest.approx(time_ps, rel=0.01), name  # other refreshes of DRAM
 
 
 def test_the_flush_can_be_left_out():
-    flushed, kept = (simulate_together((GEMM, BUSY), (3, 1), small_preset(), flush_l2=each) for each in (True, False))
+    flushed, kept = (together((GEMM, BUSY), (3, 1), small_preset(), flush_l2=each) for each in (True, False))
     assert flushed.totals["l2.flush_sectors"] > kept.totals["l2.flush_sectors"] == 0
     assert flushed.figures == kept.figures
 
 
 def test_as_many_kernels_as_there_are_queues_run_at_once():
-    result = simulate_together([BUSY] * QUEUES, [1] * QUEUES, small_preset())
+    result = together([BUSY] * QUEUES, [1] * QUEUES, small_preset())
     assert set(result.figures.values()) == {alone(BUSY, 1).time_ps}
     with pytest.raises(UserError, match=f"kernels at once: found {QUEUES + 1}, allowed are 1 to {QUEUES}"):
-        simulate_together([BUSY] * (QUEUES + 1), (), small_preset())
+        together([BUSY] * (QUEUES + 1), (), small_preset())
 
 
 def test_kernels_that_share_memory_slow_each_other_down_and_move_what_they_move_alone():
-    result = simulate_together((GEMM, COPY), (2, 2), small_preset())
+    result = together((GEMM, COPY), (2, 2), small_preset())
     apart = [alone(source, 2) for source in (GEMM, COPY)]
     (both,) = result.kernels
     assert max(one.time_ps for one in apart) < both.time_ps < sum(one.time_ps for one in apart)
@@ -69,7 +71,7 @@ def test_kernels_that_share_memory_slow_each_other_down_and_move_what_they_move_
 @pytest.mark.parametrize("cus", [(1, 3), ()])
 def test_windows_change_no_byte(cus):
     def run():
-        result = simulate_together((GEMM, COPY), cus, small_preset())
+        result = together((GEMM, COPY), cus, small_preset())
         return result.figures, result.kernels[0].totals
 
     expected = run()
@@ -80,7 +82,7 @@ def test_windows_change_no_byte(cus):
 
 def test_kernels_that_fit_together_on_shared_cus_take_their_times_alone():
     small = [kernel([[[compute(400)] * 10]] * 4, name=name) for name in ("first", "second")]  # a warp on each CU
-    result = simulate_together(small, (), small_preset())
+    result = together(small, (), small_preset())
     assert result.figures["at_once_0_ps"] == alone(small[0], 4).time_ps
     assert abs(result.figures["at_once_1_ps"] - alone(small[1], 4).time_ps) <= 4 * SCHEDULING_PS
 
@@ -89,12 +91,12 @@ def test_a_kernel_on_shared_cus_waits_until_all_workgroups_before_it_have_places
     large = kernel([[[compute(400)] * 10]] * 3, name="large", shared_bytes=60 << 10)  # one fits on a CU
     little = kernel([[[compute(400)] * 10]] * 4, name="little")
     alone_ps = alone(little, 4).time_ps
-    assert simulate_together((large, little), (), small_preset("cu.count=1")).figures["at_once_1_ps"] > 2 * alone_ps
-    assert simulate_together((little, large), (), small_preset("cu.count=1")).figures["at_once_0_ps"] < 2 * alone_ps
+    assert together((large, little), (), small_preset("cu.count=1")).figures["at_once_1_ps"] > 2 * alone_ps
+    assert together((little, large), (), small_preset("cu.count=1")).figures["at_once_0_ps"] < 2 * alone_ps
 
 
 def test_shared_cus_move_what_the_kernels_move_alone():
-    (both,) = simulate_together((GEMM, COPY), (), small_preset()).kernels
+    (both,) = together((GEMM, COPY), (), small_preset()).kernels
     apart = [alone(source, 4) for source in (GEMM, COPY)]
     assert max(one.time_ps for one in apart) < both.time_ps < sum(one.time_ps for one in apart)
     for name in TRAFFIC:
@@ -121,7 +123,7 @@ def test_the_key_knows_kernels_and_cus():
 )
 def test_divisions_that_do_not_fit_are_refused(sources, cus, words):
     with pytest.raises(UserError, match=words):
-        simulate_together(sources, cus, small_preset())
+        together(sources, cus, small_preset())
 
 
 TEXT = "stream:flow=copy,buffer_bytes=65536,address=1099511627776"
