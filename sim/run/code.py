@@ -3,7 +3,6 @@
 Comments, docstrings and layout are left out: a change of words does not make stored results invalid.
 """
 
-import sys
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -26,14 +25,9 @@ def code_key(*modules: str) -> str:
     return _key_of(files)
 
 
-def policy_key(path: str = "") -> str:
-    """Hexadecimal SHA-256 for a user's policy file and its imports.
-
-    Args:
-        path: of the file; "" = the file that this process has bound (`sim.hw.policy`). If there is none, the key is "".
-    """
-    path = path or getattr(sys.modules.get(MODULE), "__file__", None) or ""
-    return _key_of(import_closure(MODULE, Path(path).resolve())) if path else ""
+def policy_key(path: str) -> str:
+    """Hexadecimal SHA-256 for a user's policy file and its imports (`sim.hw.policy`)."""
+    return _key_of(import_closure(MODULE, Path(path).resolve()))
 
 
 def plan_key(path: str) -> str:

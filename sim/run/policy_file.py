@@ -13,15 +13,15 @@ from sim.spec import Arbiter, Machine
 from traces.errors import UserError, error_in_file
 
 
+def bound_file() -> str:
+    """Path of the policy file that this process has bound; "" if there is none."""
+    return getattr(sys.modules.get(MODULE), "__file__", None) or ""
+
+
 def is_bound(path: str) -> bool:
     """Has this process bound the file at `path` as its arbiter?"""
-    module = sys.modules.get(MODULE)
-    return (
-        module is not None
-        and module.__file__ is not None
-        and os.path.exists(path)
-        and os.path.samefile(module.__file__, path)
-    )
+    bound = bound_file()
+    return bool(bound) and os.path.exists(path) and os.path.samefile(bound, path)
 
 
 def check_bound(path: str) -> None:
@@ -55,12 +55,6 @@ def check_asked(path: str, machine: Machine) -> None:
     arbiter = machine.hbm.arbiter
     if arbiter != Arbiter.USER:
         raise UserError(f"--policy {path}: found hbm.arbiter = {arbiter.name.lower()}, allowed beside it is user")
-
-
-def bound_digest() -> str:
-    """SHA-256 of the policy file that this process has bound; "" if there is none."""
-    module = sys.modules.get(MODULE)
-    return "" if module is None or module.__file__ is None else policy_digest(module.__file__)
 
 
 def policy_digest(path: str) -> str:

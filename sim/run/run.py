@@ -21,7 +21,7 @@ from sim.presets import Preset
 from sim.run.code import code_key, policy_key
 from sim.run.inputs import chosen_kernels, gemm_input, sequence_input
 from sim.run.one_gpu import simulate
-from sim.run.policy_file import bound_digest, is_bound, policy_digest
+from sim.run.policy_file import bound_file, is_bound, policy_digest
 from sim.run.result import RunResult
 from sim.spec import Arbiter
 from tracer.compile.fingerprint import ROOMS
@@ -98,10 +98,12 @@ class Run(ABC):
     @cached_property
     def options(self) -> dict[str, Any]:
         """The options as plain values, with the digest of the user's policy if the run uses one."""
-        if self.arbiter() != Arbiter.USER:
-            return self.own_options()
-        policy = policy_digest(self.policy) if self.policy else bound_digest()
-        return self.own_options() | ({"policy_sha256": policy} if policy else {})
+        return self.own_options() | ({"policy_sha256": policy_digest(self._arbiter_file)} if self._arbiter_file else {})
+
+    @property
+    def _arbiter_file(self) -> str:
+        """Path of the user's arbiter if the run uses one; "" = it does not, or this process has bound none."""
+        return (self.policy or bound_file()) if self.arbiter() == Arbiter.USER else ""
 
     @property
     def foreign_policy(self) -> str:
@@ -118,7 +120,7 @@ class Run(ABC):
             "options": self.own_options(),
             "machine": {field: value for field, value in machine.items() if self.reads(field)},
             "interval_ps": self.interval_ps,
-            "policy": policy_key(self.policy) if self.arbiter() == Arbiter.USER else "",
+            "policy": policy_key(self._arbiter_file) if self._arbiter_file else "",
         }
 
     @cached_property

@@ -1,6 +1,7 @@
 """The key of a run: every value that decides a result changes it, and what is left out changes nothing."""
 
 import pickle
+import sys
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,12 @@ from msgspec import structs
 from sim.collective.chunks import chunks_of, even_chunks
 from sim.collective.library import tables
 from sim.collective.own_plan import load_plan
+from sim.hw.policy import MODULE
 from sim.presets import Preset, load_preset
 from sim.results.layout import run_digest
-from sim.run import code
+from sim.run.code import policy_key
 from sim.run.gpus_run import CollectiveRun, FusedRun, SideBySideRun
+from sim.run.policy_file import bound_file
 from sim.run.run import KernelRun, gemm_run
 from sim.scenario.collective import Collective
 from sim.scenario.scenario import Scenario
@@ -172,10 +175,11 @@ def test_the_reader_of_a_trace_is_part_of_its_code(tmp_path):
 
 
 def test_a_policy_is_in_the_key_where_it_decides(monkeypatch):
-    monkeypatch.setattr("sim.run.run.policy_key", lambda *_: "one")
+    monkeypatch.setattr("sim.run.run.bound_file", lambda: "rule.py")
+    monkeypatch.setattr("sim.run.run.policy_key", lambda path: f"one {path}")
     own = with_preset(RUNS["gemm"], "hbm.arbiter=user")
     keys = {run.key for run in (RUNS["gemm"], own)}
-    monkeypatch.setattr("sim.run.run.policy_key", lambda *_: "other")
+    monkeypatch.setattr("sim.run.run.policy_key", lambda path: f"other {path}")
     assert replace(own).key not in keys and replace(RUNS["gemm"]).key in keys
     assert own.reads("mca.threshold")  # a policy sees the channel's record
 
@@ -183,16 +187,16 @@ def test_a_policy_is_in_the_key_where_it_decides(monkeypatch):
 def test_the_text_of_a_policy_and_of_what_it_imports_is_hashed(tmp_path, monkeypatch):
     (tmp_path / "rule.py").write_text("from values import LIMIT\n\ndef pick(channel, now_ps):\n    return LIMIT\n")
     (tmp_path / "values.py").write_text("LIMIT = 1\n")
-    monkeypatch.delitem(code.sys.modules, code.MODULE, raising=False)  # another test may have bound one
-    assert code.policy_key() == ""
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)  # another test may have bound one
+    assert bound_file() == ""
 
     class Module:
         __file__ = str(tmp_path / "rule.py")
 
-    monkeypatch.setitem(code.sys.modules, code.MODULE, Module)
-    one = code.policy_key()
+    monkeypatch.setitem(sys.modules, MODULE, Module)
+    one = policy_key(bound_file())
     (tmp_path / "values.py").write_text("LIMIT = 2\n")
-    assert one and code.policy_key() != one
+    assert one and policy_key(bound_file()) != one
 
 
 def test_the_pieces_of_a_librarys_protocol_are_in_the_key(monkeypatch):
