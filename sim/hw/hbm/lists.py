@@ -2,7 +2,7 @@
 
 There is a list of reads and a list of writes (updates count as writes) that hit the bank's open row, and the same for
 atoms that miss it. So the scheduler checks one oldest hit and one oldest miss per bank and direction, never the whole
-queue (D16). `hit_bank` and `miss_bank` name the banks with non-empty lists, in no order. Atoms of one bank, row and
+queue (D16). `listed_bank` names the banks in which a list is not empty, in no order. Atoms of one bank, row and
 direction are served in order.
 """
 
@@ -10,62 +10,39 @@ import numpy as np
 
 from tracer.compile.jit import compiled
 
+HITS, MISSES = 0, 2
+"""First list of each kind. The number of a list is this plus the direction."""
+LISTS = 4
+
 
 @compiled
-def append_hit(channel, bank_index, direction, slot):
-    """Append an atom that hits the open row to its list. Writes: channel."""
+def append(channel, bank_index, which, slot):
+    """Append an atom to a list of its bank. which: number of the list. Writes: channel."""
     bank = channel.bank[bank_index]
     channel.atom[slot].next = -1
-    if bank.hit_head[direction] < 0:
-        bank.hit_head[direction] = slot
-        place = channel.hit_banks[direction]
-        channel.hit_bank[direction, place] = bank_index
-        bank.hit_place[direction] = place
-        channel.hit_banks[direction] = place + 1
+    if bank.head[which] < 0:
+        bank.head[which] = slot
+        place = channel.listed[which]
+        channel.listed_bank[which, place] = bank_index
+        bank.place[which] = place
+        channel.listed[which] = place + 1
     else:
-        channel.atom[bank.hit_tail[direction]].next = slot
-    bank.hit_tail[direction] = slot
+        channel.atom[bank.tail[which]].next = slot
+    bank.tail[which] = slot
 
 
 @compiled
-def append_miss(channel, bank_index, direction, slot):
-    """Append an atom that misses the open row to its list. Writes: channel."""
-    bank = channel.bank[bank_index]
-    channel.atom[slot].next = -1
-    if bank.miss_head[direction] < 0:
-        bank.miss_head[direction] = slot
-        place = channel.miss_banks[direction]
-        channel.miss_bank[direction, place] = bank_index
-        bank.miss_place[direction] = place
-        channel.miss_banks[direction] = place + 1
-    else:
-        channel.atom[bank.miss_tail[direction]].next = slot
-    bank.miss_tail[direction] = slot
-
-
-@compiled
-def strike_hits(channel, bank, direction):
-    """The hit list of a bank is empty: remove the bank from `hit_bank` (the last entry takes its place).
+def strike(channel, bank, which):
+    """A list of a bank is empty: remove the bank from `listed_bank` (the last entry takes its place).
 
     Writes: channel, bank.
     """
-    bank.hit_head[direction] = -1
-    channel.hit_banks[direction] -= 1
-    last = channel.hit_bank[direction, channel.hit_banks[direction]]
-    place = bank.hit_place[direction]
-    channel.hit_bank[direction, place] = last
-    channel.bank[last].hit_place[direction] = place
-
-
-@compiled
-def strike_misses(channel, bank, direction):
-    """The miss list of a bank is empty: remove the bank from `miss_bank`."""
-    bank.miss_head[direction] = -1
-    channel.miss_banks[direction] -= 1
-    last = channel.miss_bank[direction, channel.miss_banks[direction]]
-    place = bank.miss_place[direction]
-    channel.miss_bank[direction, place] = last
-    channel.bank[last].miss_place[direction] = place
+    bank.head[which] = -1
+    channel.listed[which] -= 1
+    last = channel.listed_bank[which, channel.listed[which]]
+    place = bank.place[which]
+    channel.listed_bank[which, place] = last
+    channel.bank[last].place[which] = place
 
 
 @compiled
@@ -73,7 +50,7 @@ def row_opened(channel, bank_index, row):
     """The bank now has `row` open: its misses on that row become hits, in both directions. Writes: channel."""
     bank = channel.bank[bank_index]
     for direction in range(2):
-        slot = np.int64(bank.miss_head[direction])
+        slot = np.int64(bank.head[MISSES + direction])
         if slot < 0:
             continue
         kept = np.int64(0)  # not a literal: `_keep_miss` is compiled once
@@ -81,13 +58,13 @@ def row_opened(channel, bank_index, row):
             atom = channel.atom[slot]
             following = np.int64(atom.next)
             if atom.row == row:
-                append_hit(channel, bank_index, direction, slot)
+                append(channel, bank_index, HITS + direction, slot)
             else:
                 _keep_miss(channel, bank, direction, slot, kept)
                 kept += 1
             slot = following
         if kept == 0:
-            strike_misses(channel, bank, direction)
+            strike(channel, bank, MISSES + direction)
 
 
 @compiled
@@ -95,10 +72,10 @@ def _keep_miss(channel, bank, direction, slot, kept):
     """Append a remaining miss to the misses that were kept before it."""
     channel.atom[slot].next = -1
     if kept == 0:
-        bank.miss_head[direction] = slot
+        bank.head[MISSES + direction] = slot
     else:
-        channel.atom[bank.miss_tail[direction]].next = slot
-    bank.miss_tail[direction] = slot
+        channel.atom[bank.tail[MISSES + direction]].next = slot
+    bank.tail[MISSES + direction] = slot
 
 
 @compiled
@@ -106,13 +83,13 @@ def row_closed(channel, bank_index):
     """The bank closed its row: its remaining hits become misses again, in order of age. Writes: channel."""
     bank = channel.bank[bank_index]
     for direction in range(2):
-        hit = np.int64(bank.hit_head[direction])
+        hit = np.int64(bank.head[HITS + direction])
         if hit < 0:
             continue
-        strike_hits(channel, bank, direction)
-        miss = np.int64(bank.miss_head[direction])
+        strike(channel, bank, HITS + direction)
+        miss = np.int64(bank.head[MISSES + direction])
         if miss >= 0:
-            strike_misses(channel, bank, direction)
+            strike(channel, bank, MISSES + direction)
         while hit >= 0 or miss >= 0:
             if miss < 0 or (hit >= 0 and channel.atom[hit].order < channel.atom[miss].order):
                 slot = hit
@@ -120,4 +97,4 @@ def row_closed(channel, bank_index):
             else:
                 slot = miss
                 miss = np.int64(channel.atom[miss].next)
-            append_miss(channel, bank_index, direction, slot)
+            append(channel, bank_index, MISSES + direction, slot)

@@ -8,7 +8,7 @@ its atoms is queued. So a read sees the data of an older write, and a write does
 import numpy as np
 
 from sim.hw.address_map import ATOM_BYTES, bank_row_column, channel_local
-from sim.hw.hbm.lists import append_hit, append_miss, strike_hits
+from sim.hw.hbm.lists import HITS, LISTS, MISSES, append, strike
 from sim.hw.request import NEVER, STREAMS, Op
 from sim.hw.tags import sectors_in
 from tracer.compile.jit import compiled
@@ -83,7 +83,7 @@ def is_queued(channel, direction, place):
         place * ATOM_BYTES, channel.group_bits, channel.bank_bits, channel.row_bits, channel.bank_map, channel.bank_hash
     )
     lists = channel.bank[bank]
-    for head in (lists.hit_head[direction], lists.miss_head[direction]):
+    for head in (lists.head[HITS + direction], lists.head[MISSES + direction]):
         slot = head
         while slot >= 0:
             atom = channel.atom[slot]
@@ -144,14 +144,14 @@ def _enqueue_atom(channel, request_slot, local, sectors):
 def _join_bank(channel, lists, bank, direction, slot, row):
     """Append a new atom to its list. If it is the first, its bank may have a command to issue."""
     if lists.open_row == row:
-        if lists.hit_head[direction] < 0:
+        if lists.head[HITS + direction] < 0:
             channel.column_wake_ps = 0
-        append_hit(channel, bank, direction, slot)
+        append(channel, bank, HITS + direction, slot)
     else:
-        if lists.miss_head[direction] < 0:
+        if lists.head[MISSES + direction] < 0:
             ready_ps = lists.activate_ps if lists.open_row < 0 else lists.precharge_ps
             channel.row_wake_ps = min(channel.row_wake_ps, ready_ps)
-        append_miss(channel, bank, direction, slot)
+        append(channel, bank, MISSES + direction, slot)
 
 
 @compiled
@@ -174,10 +174,10 @@ def column_moved(channel, slot, direction):
         return -1
     bank = channel.bank[atom.bank]
     if atom.next < 0:
-        strike_hits(channel, bank, direction)
+        strike(channel, bank, HITS + direction)
         channel.row_wake_ps = min(channel.row_wake_ps, bank.precharge_ps)
     else:
-        bank.hit_head[direction] = atom.next
+        bank.head[HITS + direction] = atom.next
     channel.pending[direction, atom.bucket] -= 1
     channel.row_hits += 1 - atom.opened
     if slot == channel.aged:
@@ -211,13 +211,9 @@ def oldest_atom(channel):
     """Slot of the atom that was accepted first, -1 if the queue is empty. Reads: channel."""
     oldest = -1
     order = NEVER
-    for direction in range(2):
-        for place in range(channel.hit_banks[direction]):
-            slot = channel.bank[channel.hit_bank[direction, place]].hit_head[direction]
-            if channel.atom[slot].order < order:
-                oldest, order = slot, channel.atom[slot].order
-        for place in range(channel.miss_banks[direction]):
-            slot = channel.bank[channel.miss_bank[direction, place]].miss_head[direction]
+    for which in range(LISTS):
+        for place in range(channel.listed[which]):
+            slot = channel.bank[channel.listed_bank[which, place]].head[which]
             if channel.atom[slot].order < order:
                 oldest, order = slot, channel.atom[slot].order
     return oldest

@@ -6,6 +6,7 @@ numbers up, so only the part in use is accessed.
 
 import numpy as np
 
+from sim.hw.hbm.lists import LISTS
 from sim.hw.hbm.queue import ATOM, BUCKETS, MAX_ATOMS
 from sim.hw.hbm.timing import FAW_ACTIVATES
 from sim.hw.lanes import LANES
@@ -26,12 +27,9 @@ BANK = np.dtype(
         ("precharge_ps", "i8"),  # ... PRE
         ("read_ps", "i8"),  # ... RD, after the last ACT
         ("write_ps", "i8"),  # ... WR or UPD, after the last ACT
-        ("hit_head", "i2", 2),  # per direction: oldest atom that hits the open row, -1 for none
-        ("hit_tail", "i2", 2),
-        ("miss_head", "i2", 2),  # oldest atom that misses it
-        ("miss_tail", "i2", 2),
-        ("hit_place", "i1", 2),  # index in channel.hit_bank
-        ("miss_place", "i1", 2),  # index in channel.miss_bank
+        ("head", "i2", LISTS),  # oldest atom of each list (sim.hw.hbm.lists), -1 for none
+        ("tail", "i2", LISTS),
+        ("place", "i1", LISTS),  # index in channel.listed_bank
         # constant
         ("group", "i1"),
         ("alu", "i1"),  # entry of channel.group whose `update_ps` its updates wait for (sim.hw.hbm.nmc)
@@ -144,12 +142,10 @@ CHANNEL = np.dtype(
         ("queued_stream", "i8", STREAMS),  # entries per stream
         ("accounted_ps", "i8"),  # occupancy is counted up to this time
         ("open_banks", "i8"),
-        ("hit_banks", "i8", 2),
-        ("miss_banks", "i8", 2),
+        ("listed", "i8", LISTS),  # banks in which a list is not empty
         ("free_atoms", "i8"),
         ("free_requests", "i8"),
-        ("hit_bank", "i1", (2, MAX_BANKS)),
-        ("miss_bank", "i1", (2, MAX_BANKS)),
+        ("listed_bank", "i1", (LISTS, MAX_BANKS)),
         ("pending", "i2", (2, BUCKETS)),  # queued atoms per direction and hash of their address
         ("free_atom", "i2", MAX_ATOMS),
         ("free_request", "i2", MAX_ATOMS),

@@ -13,7 +13,7 @@ import numpy as np
 
 from sim.hw.fifo import fifo_full, fifo_push_copy
 from sim.hw.hbm.bursts import keep_burst
-from sim.hw.hbm.lists import row_closed, row_opened
+from sim.hw.hbm.lists import HITS, MISSES, row_closed, row_opened
 from sim.hw.hbm.log import NONE, Command, log_column_command, log_row_command
 from sim.hw.hbm.modes import direction_of, keeps_for_aged, next_mode
 from sim.hw.hbm.queue import MAX_ATOMS, READS, WRITES, column_moved, free_request, has_room
@@ -32,10 +32,10 @@ def pick_column(channel, now_ps):
     for direction in range(2):
         if (channel.served >> direction) & 1 == 0:
             continue
-        for place in range(channel.hit_banks[direction]):
-            bank_index = np.int64(channel.hit_bank[direction, place])
+        for place in range(channel.listed[HITS + direction]):
+            bank_index = np.int64(channel.listed_bank[HITS + direction, place])
             bank = channel.bank[bank_index]
-            slot = bank.hit_head[direction]
+            slot = bank.head[HITS + direction]
             atom = channel.atom[slot]
             if atom.order > order or keeps_for_aged(channel, bank_index):
                 continue
@@ -135,10 +135,10 @@ def pick_row(channel, now_ps):
     for direction in range(2):
         if (serves >> direction) & 1 == 0:
             continue
-        for place in range(channel.miss_banks[direction]):
-            bank_index = np.int64(channel.miss_bank[direction, place])
+        for place in range(channel.listed[MISSES + direction]):
+            bank_index = np.int64(channel.listed_bank[MISSES + direction, place])
             bank = channel.bank[bank_index]
-            slot = bank.miss_head[direction]
+            slot = bank.head[MISSES + direction]
             if channel.atom[slot].order > order:
                 continue
             if bank.open_row < 0:
@@ -157,8 +157,8 @@ def pick_row(channel, now_ps):
 
 @compiled
 def _has_hits(bank, serves):
-    reads = serves & 1 and bank.hit_head[READS] >= 0
-    writes = serves & 2 and bank.hit_head[WRITES] >= 0
+    reads = serves & 1 and bank.head[HITS + READS] >= 0
+    writes = serves & 2 and bank.head[HITS + WRITES] >= 0
     return reads or writes
 
 
@@ -201,7 +201,7 @@ def close_idle_bank(channel, now_ps, wake_ps, log):
     """CLOSED page policy: precharge the first bank whose open row no queued atom hits."""
     for bank_index in range(channel.banks):
         bank = channel.bank[bank_index]
-        if bank.open_row >= 0 and bank.hit_head[READS] < 0 and bank.hit_head[WRITES] < 0:
+        if bank.open_row >= 0 and bank.head[HITS + READS] < 0 and bank.head[HITS + WRITES] < 0:
             if bank.precharge_ps <= now_ps:
                 close_bank(channel, bank_index, now_ps, log)
                 channel.row_wake_ps = now_ps + channel.period_ps

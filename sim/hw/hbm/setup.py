@@ -40,7 +40,7 @@ def make_hbm_channels(hbm: HBM, in_fifos: np.ndarray, out_fifos: np.ndarray) -> 
     _set_geometry(channels, hbm)
     _set_timing(channels, hbm)
     _set_policies(channels, hbm)
-    for name in ("hit_head", "hit_tail", "miss_head", "miss_tail", "open_row"):
+    for name in ("head", "tail", "open_row"):
         channels["bank"][name] = -1
     numbers = np.arange(MAX_BANKS)
     channels["bank"]["group"] = numbers // hbm.banks_per_group
