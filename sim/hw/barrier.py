@@ -18,15 +18,21 @@ CLUSTER_KEY = 1 << 62
 """`wait` of a warp at the barrier of its cluster, with the number of phases: never that of another barrier."""
 
 
+@compiled(inline=True)
+def _wake(cu, warps, resident, key, now_ps):
+    """A barrier opens: the warps of a workgroup whose `wait` is `key` continue."""
+    for w in range(resident.first_warp, resident.first_warp + resident.warps):
+        warp = warps.warp[w]
+        if warp.state == ON_BARRIER and warp.wait == key:
+            cu.barrier_stall_ps += now_ps - warp.slept_ps
+            warp_ready(warps, w, now_ps + cu.issue_ps)
+
+
 @compiled
 def release_barrier(cu, warps, resident, number, now_ps):
     """Open barrier `number`: the warps that wait at it continue."""
     resident.arrived[number] = 0
-    for w in range(resident.first_warp, resident.first_warp + resident.warps):
-        warp = warps.warp[w]
-        if warp.state == ON_BARRIER and warp.wait == np.uint64(number):
-            cu.barrier_stall_ps += now_ps - warp.slept_ps
-            warp_ready(warps, w, now_ps + cu.issue_ps)
+    _wake(cu, warps, resident, np.uint64(number), now_ps)
 
 
 @compiled
@@ -123,12 +129,7 @@ def cluster_opens(cu, warps, resident, now_ps):
     resident.cluster_warps = np.uint64(0)
     resident.cluster_arrived = 0
     resident.told_ps = -1
-    key = np.uint64(CLUSTER_KEY + np.int64(resident.cluster_phases))
-    for w in range(resident.first_warp, resident.first_warp + resident.warps):
-        warp = warps.warp[w]
-        if warp.state == ON_BARRIER and warp.wait == key:
-            cu.barrier_stall_ps += now_ps - warp.slept_ps
-            warp_ready(warps, w, now_ps + cu.issue_ps)
+    _wake(cu, warps, resident, np.uint64(CLUSTER_KEY + np.int64(resident.cluster_phases)), now_ps)
 
 
 @compiled(inline=True)
@@ -145,12 +146,7 @@ def _end_phase(cu, warps, resident, number, now_ps):
         return
     phases.arrived = 0
     phases.completed += 1
-    key = _phase_key(number, phases.completed)
-    for w in range(resident.first_warp, resident.first_warp + resident.warps):
-        warp = warps.warp[w]
-        if warp.state == ON_BARRIER and warp.wait == key:
-            cu.barrier_stall_ps += now_ps - warp.slept_ps
-            warp_ready(warps, w, now_ps + cu.issue_ps)
+    _wake(cu, warps, resident, _phase_key(number, phases.completed), now_ps)
 
 
 @compiled
