@@ -47,9 +47,9 @@ def _return(noc, source, queue, bank, fifos, pool, leaves_ps, clusters, copy_tol
     """
     answer = fifo_head(queue, pool)
     c = np.int64(answer.source)
-    if source >= noc.first_link:
-        _arrive_by_link(noc, c, fifos, pool, answer, cu_wake_ps)
-    elif bank < 0:
+    if source >= noc.first_link:  # data that another GPU has sent
+        answer.op, answer.stream, answer.link = Op.READ, Stream.COMM_READ, 0
+    if bank < 0:
         _arrive(noc, c, fifos, pool, answer, leaves_ps, clusters, cu_wake_ps)
     else:
         volume = _volume_bytes(noc, answer)
@@ -91,18 +91,6 @@ def _arrive(noc, c, fifos, pool, answer, out_ps, clusters, cu_wake_ps):
         noc.last_ack_ps = max(noc.last_ack_ps, in_ps + noc.latency_ps)
         if not is_awaited(answer):
             return
-    fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
-    cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
-
-
-@compiled
-def _arrive_by_link(noc, c, fifos, pool, answer, cu_wake_ps):
-    """Move data that have come over a link into CU c."""
-    volume = _volume_bytes(noc, answer)
-    noc.cu_bytes += volume
-    in_ps = max(noc.cu_in_ps[c] + transfer_ps(noc, volume, noc.response_clk_per_byte), np.int64(answer.ready_ps))
-    noc.cu_in_ps[c] = in_ps
-    answer.op, answer.stream, answer.link = Op.READ, Stream.COMM_READ, 0
     fifo_push_copy(fifos[noc.first_answer_fifo + c], pool, answer, in_ps + noc.latency_ps)
     cu_wake_ps[c] = min(cu_wake_ps[c], in_ps + noc.latency_ps)
 
