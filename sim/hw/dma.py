@@ -11,7 +11,7 @@ of a GPU act in the order of time.
 
 import numpy as np
 
-from sim.hw.fifo import fifo_push, fifo_room_ps
+from sim.hw.fifo import fifo_push, fifo_push_copy, fifo_room_ps
 from sim.hw.link_record import fabric_ps
 from sim.hw.request import LINE_BYTES, NEVER, SECTOR_BYTES, Op, Stream
 from sim.hw.space import held, held_by_wavefront, row_end
@@ -176,14 +176,9 @@ def dma_answer(dma, port, fifos, pool, data, op):
 
     Reads: data. Writes: dma, port, fifos, pool.
     """
-    lines = fifos[port.dma_fifo]
-    place = fifo_push(lines, pool)
-    place.line, place.ready_ps, place.born_ps = data.line, data.ready_ps, data.born_ps
-    place.tag, place.load, place.source = data.tag, data.load, data.source
-    place.contributors, place.bank, place.cache_set = data.contributors, -1, 0
-    place.sectors, place.full = data.sectors, data.sectors
-    place.op, place.stream, place.cache, place.link = op, Stream.COMM_WRITE, Cache.UNCACHED, data.link
-    place.wavefront, place.share = data.wavefront, 0
+    line = fifo_push_copy(fifos[port.dma_fifo], pool, data, data.ready_ps)
+    line.bank, line.cache_set, line.full, line.share = -1, 0, data.sectors, 0
+    line.op, line.stream, line.cache = op, Stream.COMM_WRITE, Cache.UNCACHED
     if dma.out == dma.outstanding and data.ready_ps > dma.next_ps:
         dma.next_ps = np.int64(data.ready_ps)
         dma.blocks += dma.tag >= 0
