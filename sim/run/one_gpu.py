@@ -1,7 +1,6 @@
 """Replay the commands of a trace on one GPU and collect the results."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from sim.counters import difference, totals
 from sim.host.gpu import Gpu, Progress
@@ -42,14 +41,12 @@ def simulate(
             (`sim.run.extrapolation`), and no state is saved. 0 = all is simulated.
 
     Returns:
-        RunResult, one KernelResult per kernel.
+        RunResult, one KernelResult per kernel; `sim.run.run.Run.signed` adds input and options.
 
     Raises:
         UserError: a kernel that does not fit the machine, a kernel number that the trace does not have, a deadlock.
     """
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
-    options: dict[str, Any] = {"kernels": None if kernels is None else sorted(set(kernels)), "flush_l2": flush_l2}
-    options |= {"accuracy": accuracy} if accuracy else {}
     saved = sequence_of(save_points.state) if save_points and save_points.state else None
     done = saved.done if saved else []
     start_ps, number = preset.machine.dispatch.launch_ps, 0
@@ -71,7 +68,7 @@ def simulate(
             done.append(extended(parts))
         number += 1
     _check_numbers(kernels, number)
-    result = RunResult(preset, {"trace": source.fingerprint()}, options, done, figures=figures_of(parts))
+    result = RunResult(preset, {}, {}, done, figures=figures_of(parts))
     if done and not accuracy:
         result.kernel_ps = int(gpu.node.cus["last_exit_ps"].max())
     result.line_requests = int(gpu.node.lsus["line_requests"].sum())
