@@ -170,6 +170,19 @@ def _serve_lsu_queue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, event
 
 
 @compiled(inline=True)
+def _action_ps(cu, lsu, bulk, leaving, warps, peer, mail):
+    """When the CU acts next without an answer. NEVER if it waits for an answer or for room in its port."""
+    action_ps = min(next_issue_ps(warps), lsu_wake_ps(lsu))
+    if not bulk_idle(bulk):
+        action_ps = min(action_ps, bulk_wake_ps(bulk))
+    if bulk.leaving > 0:
+        action_ps = min(action_ps, bulk_wake_ps(leaving))
+    if cu.clustered == 1:
+        action_ps = min(action_ps, mail_ps(peer, mail))
+    return action_ps
+
+
+@compiled(inline=True)
 def _take_answers(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, peer, mail, now_ps, end_ps):
     """Take answers from now_ps on, each at its time, while no other action of the CU is due earlier.
 
@@ -178,13 +191,7 @@ def _take_answers(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, peer, ma
         now_ps; NEVER if there is none.
     """
     answers = fifos[cu.answers]
-    other_ps = min(next_issue_ps(warps), lsu_wake_ps(lsu))
-    if not bulk_idle(bulk):
-        other_ps = min(other_ps, bulk_wake_ps(bulk))
-    if bulk.leaving > 0:
-        other_ps = min(other_ps, bulk_wake_ps(leaving))
-    if cu.clustered == 1:
-        other_ps = min(other_ps, mail_ps(peer, mail))
+    other_ps = _action_ps(cu, lsu, bulk, leaving, warps, peer, mail)
     while True:
         answer_ps = fifo_head_ps(answers, pool)
         if answer_ps > other_ps or answer_ps >= end_ps:
@@ -259,26 +266,7 @@ def cu_step(
     _serve_lsu_queue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, events, addresses, output, now_ps)
     key = next_warp(warps)
     while key >> WARP_BITS <= now_ps:
-        _issue(
-            cu,
-            lsu,
-            bulk,
-            leaving,
-            l1,
-            sets,
-            fifos,
-            pool,
-            warps,
-            key & (MAX_WARPS - 1),
-            events,
-            addresses,
-            output,
-            now_ps,
-        )
+        w = key & (MAX_WARPS - 1)
+        _issue(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, events, addresses, output, now_ps)
         key = next_warp(warps)
-    wake_ps = min(fifo_head_ps(answers, pool), lsu_wake_ps(lsu), next_issue_ps(warps))
-    if cu.clustered == 1:
-        wake_ps = min(wake_ps, mail_ps(peer, mail))
-    if bulk.leaving > 0:
-        wake_ps = min(wake_ps, bulk_wake_ps(leaving))
-    return wake_ps if bulk_idle(bulk) else min(wake_ps, bulk_wake_ps(bulk))
+    return min(fifo_head_ps(answers, pool), _action_ps(cu, lsu, bulk, leaving, warps, peer, mail))
