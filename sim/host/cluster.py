@@ -173,7 +173,8 @@ class Cluster:
 
         def work(_: int) -> None:
             for number, gpu in left:
-                states[number] = self._run_to(gpu, self._horizon_ps, None if number else progress)
+                gpu.node.engine["horizon_ps"] = self._horizon_ps
+                states[number] = gpu.advance(None if number else progress)
 
         self._team.run(work)
         publish(self.wires)
@@ -188,10 +189,6 @@ class Cluster:
     def _windows(self) -> int:
         """Number of time windows so far, on all GPUs together."""
         return sum(int(gpu.node.engine[0]["windows"]) for gpu in self.gpus)
-
-    def _run_to(self, gpu: Gpu, horizon_ps: int, progress: Progress | None) -> Status:
-        gpu.node.engine["horizon_ps"] = horizon_ps
-        return gpu.advance(progress)
 
     def _moves(self) -> int:
         """A count of moves: it grows with every move on any GPU."""

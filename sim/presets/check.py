@@ -40,11 +40,11 @@ def check_machine(machine: Machine, name: str = "machine", error: type[UserError
     _raise_first(dict(leaves(machine)), _rules(machine), name, error)
 
 
-def check_hbm(hbm: HBM, name: str) -> None:
-    """The same for the memory alone."""
+def check_hbm(hbm: HBM) -> None:
+    """The same for the memory of a channel alone."""
     values = {f"hbm.{field}": value for field, value in leaves(hbm)}
     rules = (*bound_rules(values.items()), *_hbm_rules(hbm), *_timing_rules(hbm.timing))
-    _raise_first(values, rules, name, UserError)
+    _raise_first(values, rules, "DRAM channel", UserError)
 
 
 def _raise_first(values, rules, name, error):

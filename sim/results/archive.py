@@ -30,16 +30,14 @@ from sim.counters import COUNTERS
 from sim.results.check import check_text
 from sim.results.frames import Frames
 from sim.results.layout import FORMAT_VERSION, SEALED_FROM, read_run, write_run
-from sim.run.result import Failure, ResultsError, RunResult
+from sim.run.result import WRITER, Failure, ResultsError, RunResult
 from traces.errors import UserError
 from traces.hdf5_file import known_version, open_hdf5
 from traces.output import replacing
-from traces.version import VERSION
 from traces.write import new_file
 
 FILE_TYPE = "t3sim-results"
 FORMER_TYPE = "t3sim-evaluation"
-WRITER = f"t3sim {VERSION}"
 RUN = "runs/{:05d}"
 OF_THE_MACHINE = (errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPERM)
 """Errors that say nothing about the content of a file."""

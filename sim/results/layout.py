@@ -91,9 +91,7 @@ def _write_kernel(group: h5py.Group, kernel: KernelResult) -> None:
     group.attrs["start_ps"] = kernel.start_ps
     group.attrs["end_ps"] = kernel.end_ps
     group["totals"] = json.dumps(kernel.totals)
-    units = group.create_group("units")
-    for unit, counters in sorted(kernel.units.items()):
-        units.create_dataset(unit, data=counters, compression="gzip", shuffle=True)
+    _write_arrays(group.create_group("units"), dict(sorted(kernel.units.items())))
 
 
 def _write_series(group: h5py.Group, series: dict[str, np.ndarray], interval_ps: int) -> None:

@@ -111,7 +111,7 @@ def channel_spec(timing_set: str = "G", bank_map: str = "RO", **queue) -> HBM:
         hbm = msgspec.convert(fields, HBM)
     except msgspec.ValidationError as error:
         raise UserError(f"DRAM channel: {error}") from None
-    check_hbm(hbm, "DRAM channel")
+    check_hbm(hbm)
     return hbm
 
 

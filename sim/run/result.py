@@ -17,6 +17,7 @@ from traces.errors import UserError
 from traces.units import ps_to_ns
 from traces.version import VERSION
 
+WRITER = f"t3sim {VERSION}"
 EXTRAPOLATED = "extrapolated_"
 """Prefix of the figures that mark an extrapolated run (`sim.run.extrapolation`)."""
 
@@ -115,7 +116,7 @@ class RunResult:
     link_bytes: int = 0
     line_requests: int = 0
     figures: dict[str, Any] = field(default_factory=dict)
-    writer: str = f"t3sim {VERSION}"
+    writer: str = WRITER
     code: str = ""
     point: dict[str, Any] = field(default_factory=dict)
 
@@ -253,4 +254,4 @@ class Failure:
 
     point: dict[str, Any]
     reason: str
-    writer: str = f"t3sim {VERSION}"
+    writer: str = WRITER
