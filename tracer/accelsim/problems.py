@@ -44,9 +44,16 @@ class Oddity:
 
 @dataclass
 class Problems:
-    """Warnings and skipped damage of one trace, by kind."""
+    """Warnings and skipped damage of one trace, by kind.
+
+    Attributes:
+        lenient: count damage instead of raising.
+        folder: of the trace, with the separator at its end. `lines` leaves it out: a result has these lines, and must
+            not depend on where the trace lies.
+    """
 
     lenient: bool = False
+    folder: str = ""
     oddities: dict[str, Oddity] = field(default_factory=dict)
 
     def warn(self, kind: str, where: str, text: str, count: int = 1) -> None:
@@ -76,5 +83,5 @@ class Problems:
         return sum(oddity.count for oddity in self.oddities.values() if oddity.skipped)
 
     def lines(self) -> list[str]:
-        """One line per kind."""
-        return [str(oddity) for oddity in self.oddities.values()]
+        """One line per kind. Files are named from the folder of the trace."""
+        return [str(oddity).removeprefix(self.folder) for oddity in self.oddities.values()]

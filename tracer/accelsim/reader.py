@@ -1,6 +1,7 @@
 """Open an Accel-Sim trace: a kernelslist.g, or the trace of one kernel."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
@@ -171,7 +172,7 @@ def open_accelsim(path: str | Path, *, lenient: bool = False, kernels: Iterable[
         path = find_list(path)
     if not path.is_file():
         raise TraceError(f"{path}: no such file")
-    problems = Problems(lenient=lenient)
+    problems = Problems(lenient=lenient, folder=os.path.join(path.parent, ""))
     commands: list[Path | Prefill] = [path] if is_trace_name(path.name) else parse_list(path, problems)
     if not any(isinstance(command, Path) for command in commands):
         raise TraceError(f"{path}: names no kernel (lines that begin with `kernel`)")

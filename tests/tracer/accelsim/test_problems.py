@@ -1,6 +1,6 @@
 """Warnings of a trace are those of its latest reading, however often it was read before."""
 
-from tests.support.accelsim_texts import block_text, kernel_text, write
+from tests.support.accelsim_texts import block_text, kernel_text, read, write
 from tracer.accelsim.reader import open_accelsim
 
 NO_EXIT = kernel_text([["0000 ffffffff 0 NOP 0 0 0 "]]).replace("-shmem = 0", "-shmem = x")
@@ -29,3 +29,16 @@ def test_a_kernel_that_is_read_from_a_later_workgroup_warns_as_a_whole_one(tmp_p
     (kernel,) = trace.commands()
     assert [workgroup.index for workgroup in kernel.workgroups(1)] == [1]
     assert trace.problems.lines() == whole
+
+
+def test_warnings_do_not_depend_on_where_the_trace_lies(tmp_path, monkeypatch):
+    """Results have these lines."""
+    found = []
+    for folder in (tmp_path / "here", tmp_path / "far" / "there"):
+        folder.mkdir(parents=True)
+        write(folder, NO_EXIT, "kernel-1.traceg")
+        write(folder, "MemcpyDtoH,0x0,4\nkernel-1.traceg\n", "kernelslist.g")
+        monkeypatch.chdir(folder)
+        found += [read(path)[1] for path in (folder, "kernelslist.g")]
+    assert [line.partition(":")[0] for line in found[0]] == ["kernelslist.g", "kernel-1.traceg", "kernel-1.traceg"]
+    assert all(lines == found[0] for lines in found)
