@@ -8,7 +8,7 @@ import click
 from sim.results import open as open_archive
 from sim.results.diff import Move, moves
 from traces.command.output_format import with_format
-from traces.command.tables import print_json, print_table
+from traces.command.tables import Quantity, print_json, print_table
 
 MOVED = 1
 """Exit status if there are differences, as of diff(1)."""
@@ -60,6 +60,6 @@ def _cut(value: object) -> object:
 
 
 def _row(move: Move) -> tuple[object, ...]:
-    change = "" if move.change is None else f"{move.change:+.4%}"
+    change = "" if move.change is None else Quantity(move.change, f"{move.change:+.4%}")
     places = (str(number) if number >= 0 else "" for number in (move.run, move.kernel))
     return (*places, move.name, move.before, move.after, change, str(move.instances or ""))

@@ -28,10 +28,10 @@ from traces.command.alone import check_alone
 from traces.command.meter import Meter
 from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
-from traces.command.tables import print_json, print_table, print_text
+from traces.command.tables import Quantity, duration, print_json, print_table, print_text, size
 from traces.errors import UserError
 from traces.output import output_path
-from traces.units import PS_PER_NS, bytes_text, time_text
+from traces.units import PS_PER_NS, time_text
 
 PERCENT = 100
 NUMBERS = {
@@ -202,14 +202,17 @@ def show_model(result: ModelResult) -> None:
     base = result.configurations[SEQUENTIAL]
     compute = {name: value for name, value in base.class_ps.items() if name != OperatorClass.COMMUNICATION}
     hidden_ps = base.class_ps[OperatorClass.COMMUNICATION] - base.exposed_ps
-    rows = [(str(name), time_text(value), _share(value, base.time_ps)) for name, value in compute.items() if value]
-    rows.append(("exposed communication", time_text(base.exposed_ps), _share(base.exposed_ps, base.time_ps)))
-    rows.append(("hidden communication", time_text(hidden_ps), "-"))
+    rows: list[tuple[str, Quantity, Quantity | None]] = [
+        (str(name), duration(value), _share(value, base.time_ps)) for name, value in compute.items() if value
+    ]
+    rows.append(("exposed communication", duration(base.exposed_ps), _share(base.exposed_ps, base.time_ps)))
+    rows.append(("hidden communication", duration(hidden_ps), None))
     if base.bubble_ps:
-        rows.append(("other stages of the pipeline", time_text(base.bubble_ps), _share(base.bubble_ps, base.time_ps)))
+        rows.append(("other stages of the pipeline", duration(base.bubble_ps), _share(base.bubble_ps, base.time_ps)))
     print_table(f"Time of an iteration: {time_text(base.time_ps)}", ("class", "time", "share"), rows)
     speedups = [
-        (name, time_text(each.time_ps), f"{result.speedup(name):.3f}") for name, each in result.configurations.items()
+        (name, duration(each.time_ps), Quantity(result.speedup(name), f"{result.speedup(name):.3f}"))
+        for name, each in result.configurations.items()
     ]
     print_table("Configurations", ("configuration", "time", "speed-up"), speedups)
     if scenario.overlap:
@@ -220,8 +223,8 @@ def show_model(result: ModelResult) -> None:
     steps = sorted(result.operators(), key=lambda row: -row["count"] * row["time_ns"])
     largest = [
         (
-            *(row["name"], row["count"], time_text(row["time_ns"] * PS_PER_NS)),
-            *(bytes_text(row["dram_bytes"]), row["bound_by"]),
+            *(row["name"], row["count"], duration(row["time_ns"] * PS_PER_NS)),
+            *(size(row["dram_bytes"]), row["bound_by"]),
         )
         for row in steps[:12]
     ]
@@ -265,5 +268,5 @@ def _collectives_text(scenario: ModelScenario) -> str:
     return "\n".join(lines)
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{PERCENT * part / whole:.1f} %"
+def _share(part: int, whole: int) -> Quantity:
+    return Quantity(part / whole, f"{PERCENT * part / whole:.1f} %")

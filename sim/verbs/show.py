@@ -18,9 +18,9 @@ from sim.view.heading import origins_text, run_heading, runs_heading
 from sim.view.scenario_tables import show_scenario
 from tracer.elf.names import short_name
 from traces.command.output_format import with_format
-from traces.command.tables import print_json, print_table, print_text
+from traces.command.tables import duration, print_json, print_table, print_text, share
 from traces.errors import UserError
-from traces.units import ps_to_ns, time_text
+from traces.units import ps_to_ns
 
 COLUMNS = (
     *("failure", "preset", "time_ns", "dram_read_sectors", "dram_write_sectors", "l2_hit_rate"),
@@ -209,7 +209,7 @@ def show_results(results: RunResult) -> None:
     if times := _times_at_once(results):
         print_table("Figures", ("figure", "value"), times.items())
     rate = tera_flop_per_s(results)
-    used = [(unit, f"{share:.1%}") for unit, share in shares(results).items()]
+    used = [(unit, share(value)) for unit, value in shares(results).items()]
     print_text("")
     if used:
         print_table("Share of each peak, in the time of the kernels", ("unit", "share"), used)
@@ -220,7 +220,7 @@ def show_results(results: RunResult) -> None:
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")
         rows = [
-            (short_name(kernel.name), time_text(kernel.time_ps), *(kernel.headline()[name] for name in columns[2:]))
+            (short_name(kernel.name), duration(kernel.time_ps), *(kernel.headline()[name] for name in columns[2:]))
             for kernel in results.kernels
         ]
         print_table("Kernels", columns, rows)

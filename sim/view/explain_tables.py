@@ -7,7 +7,7 @@ from sim.explain.explain import Check, Explanation
 from sim.explain.stalls import Stalled
 from sim.presets import Preset
 from tracer.elf.names import short_name
-from traces.command.tables import print_table, print_text
+from traces.command.tables import Quantity, print_table, print_text, share
 from traces.units import PS_PER_US, ps_to_ns
 
 SHOWN_SHARES = 5
@@ -18,7 +18,7 @@ def show_explanation(found: Explanation, preset: Preset) -> None:
     """Print it: bound, how sure, what would help, what waits, assumed values."""
     print_text(f"bounded by {found.bound}\nhow sure: {found.sure}\n")
     busiest = sorted(found.shares.items(), key=lambda item: -item[1])[:SHOWN_SHARES]
-    shares = [(unit, f"{share:.1%}") for unit, share in busiest]
+    shares = [(unit, share(value)) for unit, value in busiest]
     print_table("Busiest units, in the time of the kernels", ("unit", "share of peak"), shares)
     if found.helps:
         print_text("")
@@ -44,7 +44,7 @@ def _show_stalled(found: list[Stalled]) -> None:
         return
     several = len({one.kernel for one in found}) > 1
     rows = [
-        (*((short_name(one.kernel),) if several else ()), one.place, one.waits_for, one.warps, f"{one.share:.1%}")
+        (*((short_name(one.kernel),) if several else ()), one.place, one.waits_for, one.warps, share(one.share))
         for one in found[:SHOWN_STALLS]
     ]
     print_text("")
@@ -55,8 +55,9 @@ def _show_stalled(found: list[Stalled]) -> None:
 def _row(check: Check) -> tuple[object, ...]:
     values = ", ".join(f"{field} {old:.12g} to {new:.12g}" for field, (old, new) in check.values.items())
     if check.answer is None:
-        return (check.change.title, None, "cannot run", None, check.reason)
-    return (check.change.title, check.answer.time_ps / PS_PER_US, f"{check.saves:+.1%}", check.answer.speedup, values)
+        return (check.change.title, None, None, None, f"cannot run: {check.reason}")
+    saves = Quantity(check.saves, f"{check.saves:+.1%}")
+    return (check.change.title, check.answer.time_ps / PS_PER_US, saves, check.answer.speedup, values)
 
 
 def _hangs_text(found: Explanation) -> str:

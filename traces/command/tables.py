@@ -5,7 +5,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import click
 from rich.cells import cell_len
@@ -17,6 +17,7 @@ from traces.command.document import Table as TableBlock
 from traces.command.document import to_markdown
 from traces.command.output_format import CSV, MARKDOWN, table_format
 from traces.plain_text import shown
+from traces.units import bytes_text, ps_to_ns, time_text
 
 GAP = 2
 """Characters between two columns."""
@@ -25,6 +26,29 @@ COMMAND = "t3sim "
 INDENT = "    "
 FOLDED = 30
 """Text in wider columns is folded where the terminal is narrow; narrower columns stay whole."""
+
+
+class Quantity(NamedTuple):
+    """A number that people read as text. CSV has the number, and the unit in the name of its column."""
+
+    value: float
+    text: str
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def share(value: float) -> Quantity:
+    return Quantity(value, f"{value:.1%}")
+
+
+def duration(time_ps: float) -> Quantity:
+    return Quantity(ps_to_ns(time_ps), time_text(time_ps), "ns")
+
+
+def size(data_bytes: int) -> Quantity:
+    return Quantity(data_bytes, bytes_text(data_bytes), "bytes")
 
 
 def print_json(content: dict) -> None:
@@ -63,9 +87,20 @@ def _print_csv(title: str, names: Sequence[str], cells: Sequence[Sequence[object
     """One table: a comment line with the title, the header, the rows, an empty line."""
     stream.write(f"# {shown(title)}\n")
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([shown(value) if isinstance(value, str) else value for value in row] for row in cells)
+    writer.writerow([_with_unit(name, [row[place] for row in cells]) for place, name in enumerate(names)])
+    writer.writerows([_plain(value) for value in row] for row in cells)
     stream.write("\n")
+
+
+def _with_unit(name: str, column: Sequence[object]) -> str:
+    unit = next((cell.unit for cell in column if isinstance(cell, Quantity)), "")
+    return f"{name}, {unit}" if unit else name
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Quantity):
+        return value.value
+    return shown(value) if isinstance(value, str) else value
 
 
 def _print_blocks(title: str, names: list[str], numbers: list[bool], texts: list[list[str]]) -> None:

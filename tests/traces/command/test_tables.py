@@ -9,10 +9,11 @@ from click.testing import CliRunner
 
 from traces.command import tables
 from traces.command.output_format import with_format
-from traces.command.tables import print_json, print_table, print_text
+from traces.command.tables import duration, print_json, print_table, print_text, share
 
 ROWS = [("first", 1234567, 0.5, None), ("a|b\n", 7, 1.0, "x" * 40)]
 COLUMNS = ("name", "count", "share", "text")
+QUANTITIES = [("first", duration(1_500_000), share(0.0625)), ("second", None, share(1))]
 
 
 @click.command()
@@ -38,6 +39,17 @@ def test_csv_has_plain_values_and_nothing_else():
     assert title == "# Title" and done.stderr == "a line\n"
     rows = list(csv.reader(io.StringIO("\n".join(lines))))
     assert rows == [[*COLUMNS], ["first", "1234567", "0.5", ""], ["a|b\\n", "7", "1.0", "x" * 40]]
+
+
+def test_csv_has_numbers_where_people_read_units():
+    @click.command()
+    @with_format
+    def show(as_json):
+        print_table("Title", ("name", "time", "share"), QUANTITIES)
+
+    tables_of = [CliRunner().invoke(show, arguments).stdout.splitlines() for arguments in ((), ("--format", "csv"))]
+    assert [line.split() for line in tables_of[0][2:]] == [["first", "1.5", "us", "6.2%"], ["second", "-", "100.0%"]]
+    assert tables_of[1][1:] == ['name,"time, ns",share', "first,1500.0,0.0625", "second,,1", ""]
 
 
 def test_markdown():
