@@ -73,6 +73,8 @@ def told(capsys, arguments, place):
 @EVERY_WRITER
 def test_places_that_cannot_be_written(arguments, desk, capsys):
     write_results("result.h5", drawable())
+    Path("first").mkdir()
+    assert main([argument.format("first") for argument in arguments]) == 0  # and now all is compiled
     before = sorted(desk.iterdir())
     places = ("study.toml", "/proc") if arguments[0] == "study" else ("nowhere", "study.toml", "/proc")
     for place in places:  # a study makes its folder

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.accelsim_texts import block_text, kernel_text
+from tracer.compile import jit
 from traces.command import meter
 from traces.command.cli import DONE, MISTAKE, main
 
@@ -86,6 +87,7 @@ ODD = {
 def run_import(tmp_path, capsys, monkeypatch):
     """Imports a folder of one kernel's file: (status, what the JSON says or None, stderr without progress)."""
     monkeypatch.setattr(meter, "QUIET_S", 3600.0)
+    monkeypatch.setattr(jit._watch, "_report", lambda *progress: None)  # of compilation, if the cache is empty
 
     def call(content, *options, name="kernel-1.traceg", kernels=None):
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
