@@ -59,7 +59,7 @@ def arrive(cu, warps, w, event, now_ps):
     expected = np.int64(resident.alive)
     if event.work > 0:
         expected = (np.int64(event.work) + cu.lanes - 1) // cu.lanes
-    if resident.arrived[number] >= expected:
+    if resident.arrived[number] >= expected or _waits_for_nobody(warps, resident, number):
         release_barrier(cu, warps, resident, number, now_ps)
 
 
@@ -172,13 +172,15 @@ def clear_phases(resident):
 
 
 @compiled
-def _waiting(warps, resident, number):
-    """Number of warps that sleep at barrier `number`. Warps that only arrived do not sleep."""
+def _waits_for_nobody(warps, resident, number):
+    """Do all warps that have not ended sleep at barrier `number`? Warps that only arrived do not sleep."""
+    if resident.arrived[number] < resident.alive:
+        return False
     count = 0
     for w in range(resident.first_warp, resident.first_warp + resident.warps):
         warp = warps.warp[w]
         count += warp.state == ON_BARRIER and warp.wait == np.uint64(number)
-    return count
+    return count == resident.alive
 
 
 @compiled
@@ -204,8 +206,7 @@ def warp_exit(cu, warps, w, now_ps):
     if resident.size > 1:
         _leave_cluster(cu, resident, w - resident.first_warp, now_ps)
     for number in range(BARRIERS):
-        everybody = resident.alive > 0 and resident.arrived[number] >= resident.alive
-        if everybody and _waiting(warps, resident, number) == resident.alive:
+        if resident.alive > 0 and _waits_for_nobody(warps, resident, number):
             release_barrier(cu, warps, resident, number, now_ps)
     if resident.alive == 0:
         cu.ended_tag[cu.ended] = resident.tag

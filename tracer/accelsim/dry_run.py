@@ -133,7 +133,7 @@ def _ends(dry, member, w):
     dry.alive -= 1
     dry.met -= member.met[w]
     for number in range(BARRIERS):
-        if 0 < member.alive <= member.came[number] and _sleepers(member, number) == member.alive:
+        if member.alive > 0 and _waits_for_nobody(member, number):
             _open(member, number)
     _meet(dry)
 
@@ -214,16 +214,19 @@ def _comes(member, event, w):
     if event.space != ARRIVE_ONLY:
         member.state[w], member.at[w] = SLEEPS, number
     expected = (np.int64(event.work) + LANES - 1) // LANES if event.work > 0 else member.alive
-    if member.came[number] >= expected:
+    if member.came[number] >= expected or _waits_for_nobody(member, number):
         _open(member, number)
 
 
 @compiled
-def _sleepers(member, number):
+def _waits_for_nobody(member, number):
+    """Do all warps that have not ended sleep at barrier `number`?"""
+    if member.came[number] < member.alive:
+        return False
     count = 0
     for w in range(member.warps):
         count += member.state[w] == SLEEPS and member.at[w] == number
-    return count
+    return count == member.alive
 
 
 @compiled

@@ -132,6 +132,16 @@ def test_a_warp_that_has_ended_is_not_waited_for():
     assert [time // CLOCK_PS for w in (0, 2) for time in bench.issued_ps(P + 128 * w)] == [71, 71]  # EXIT issues at 70
 
 
+@pytest.mark.parametrize("ends", [0, 70])
+def test_a_barrier_of_more_threads_than_are_left_waits_for_nobody(ends):
+    """Whether the warp that never comes ends before or after the others come."""
+    early = [compute(ends, Pipe.UNIFORM)] if ends else []
+    sync, late = barrier(1, 96), compute(50, Pipe.UNIFORM)
+    bench = run_cu([[[sync, probe(0)], early, [late, sync, probe(2)]]], "cu.lsu_lines_per_clk=64.0")
+    opens = max(ends, 50) + 1
+    assert [time // CLOCK_PS for w in (0, 2) for time in bench.issued_ps(P + 128 * w)] == [opens] * 2
+
+
 def test_a_barrier_serves_again():
     slow = compute(20, Pipe.UNIFORM)
     warps = [[barrier(), barrier(), probe(0)], [slow, barrier(), slow, barrier(), probe(1)]]
