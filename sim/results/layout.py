@@ -118,7 +118,7 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
     """
     attributes = group.attrs
     writer = str(attributes["writer"]) if writer is None else writer
-    point = json.loads(attributes.get("point", "{}"))
+    point = _json(attributes.get("point", "{}"))
     stored: dict[str, Any] = {}
     run: RunResult | Failure
     if "failure" in attributes:
@@ -137,6 +137,15 @@ def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | Non
     return run
 
 
+def _json(text: str) -> Any:
+    """Plain values without NaN and infinities, which JSON does not have."""
+    return json.loads(text, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"found {constant}, allowed are finite numbers")
+
+
 @lru_cache(maxsize=64)
 def _read_spec(text: str) -> tuple[dict[str, Any], Preset]:
     """The machine of a run, as stored and as a preset. Many runs of a study have the same."""
@@ -148,15 +157,15 @@ def _read_result(group: h5py.Group, preset: Preset, version: int) -> RunResult:
     attributes = group.attrs
     given: dict[str, Any] = {
         "preset": preset,
-        "options": json.loads(group["options"].asstr()[()]),
+        "options": _json(group["options"].asstr()[()]),
         "kernels": [_read_kernel(group[KERNEL.format(k)]) for k in range(int(attributes["kernels"]))],
         "series": _read_series(group),
         "interval_ps": int(attributes["interval_ps"]),
     }
     if version < INPUT_FROM:
-        figures = json.loads(attributes.get("figures", "{}"))
+        figures = _json(attributes.get("figures", "{}"))
         return RunResult(**given, input={"trace": str(attributes["trace_fingerprint"])}, figures=figures)
-    given |= {name: json.loads(attributes[name]) for name in TEXTS}
+    given |= {name: _json(attributes[name]) for name in TEXTS}
     given |= {name: group[name][:] for name in ARRAYS if name in group}
     given["others"] = [_read_recorded(group["gpus"][number]) for number in sorted(group.get("gpus", ()))]
     given |= {name: int(attributes[name]) for name in ("link_bytes", "line_requests")}

@@ -70,6 +70,10 @@ REFUSED = {
     "figures that are a list": (attribute("figures", "[1]"), "figures: allowed is a JSON object"),
     "operations of one kernel only": (attribute("input", '{"flops": [3]}'), "flops of input: allowed is one for each"),
     "a figure that is a list": (attribute("figures", '{"a": [1]}'), "figures: allowed is plain values"),
+    "a figure that is NaN": (attribute("figures", '{"T3.time_ns": NaN}'), "found NaN, allowed are finite numbers"),
+    "an infinite speed-up": (attribute("figures", '{"T3.speedup": Infinity}'), "found Infinity"),
+    "a swept value that is NaN": (attribute("point", '{"l2.bytes": NaN}'), "found NaN"),
+    "a number of GPUs that is infinite": (attribute("input", '{"gpus": -Infinity}'), "found -Infinity"),
     "a point that is a number": (attribute("point", "3"), "point: allowed is a JSON object"),
     "a warning that is a number": (attribute("warnings", "[3]"), "warnings: allowed is a list of texts"),
     "spans of another type": (lambda file: put_new(file, "spans", np.zeros(3, "i8")), "spans: allowed"),
@@ -102,7 +106,6 @@ ODD = {
     "counters that are missing": fewer_counters,
     "a name with formulas and control characters": attribute("name", "$\\frac{$ \x1b[2J \u202e", KERNEL),
     "figures of a scenario that are none": attribute("figures", '{"Sequential.time_ns": "x", "T3.speedup": null}'),
-    "an infinite speed-up": attribute("figures", '{"Sequential.time_ns": 1, "T3.speedup": Infinity}'),
     "a sub-layer that is none": lambda file: (
         attribute("figures", '{"Sequential.time_ns": 1, "T3.speedup": 2}')(file),
         attribute("point", '{"kernel.workload": [1], "kernels": [2]}')(file),
