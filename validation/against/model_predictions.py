@@ -7,7 +7,6 @@ committed before any measurement of these cases was at hand in this project.
 """
 
 import argparse
-import csv
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,11 +23,10 @@ from tracer.data_type import DataType
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
 from tracer.models.schedule import OperatorClass
-from traces.output import replacing
 from traces.units import PS_PER_MS
 from validation.against import models
 from validation.against.models import ACCURACY, BERT, OPERATORS, iteration, simulate
-from validation.csv_file import read_csv
+from validation.csv_file import read_csv, write_csv
 
 PATH = Path(__file__).parents[1] / "predictions" / "models.csv"
 COLUMNS = ("case", "machine", "figure", "time_ms", "kind", "code", "revision")
@@ -167,10 +165,7 @@ def main() -> None:
         rows = [row for row in rows if (row["case"], row["code"]) != (name, code)]
         rows += [dict(zip(COLUMNS, row, strict=True)) for row in values]
         rows.sort(key=lambda row: [*CASES].index(row["case"]))
-        with replacing(PATH) as temporary, Path(temporary).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(PATH, COLUMNS, (row.values() for row in rows))
 
 
 def current_revision() -> str:
