@@ -1,6 +1,7 @@
 """Faults put into runs of many GPUs: the ledger finds every lost, doubled, early or misplaced update, or they stop."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,17 +18,18 @@ def run_with_fault(change, at_round=None, part="t3", case=None):
         if at_round is None:
             change(cluster)
             return
-        ahead, rounds = cluster._run_to, []
+        done = []
 
-        def watched(gpu, horizon_ps, progress):
-            status = ahead(gpu, horizon_ps, progress)
+        def watched(advance, progress):
+            status = advance(progress)
             flying = np.flatnonzero(cluster.wires["sent"] > cluster.wires["taken"])
-            if len(flying) and not rounds:
-                rounds.append(horizon_ps)
+            if len(flying) and not done:
+                done.append(flying[0])
                 change(cluster.wires[flying[0]])
             return status
 
-        cluster._run_to = watched
+        for gpu in cluster.gpus:
+            gpu.advance = partial(watched, gpu.advance)
 
     with clusters(spoil):
         return case._run(part)
