@@ -268,8 +268,9 @@ def test_the_line_goes_through_whole_rounds_where_one_gpu_stands_for_all():
 @pytest.mark.slow
 def test_a_large_collective_lies_on_a_line_and_says_so():
     """A chunk is 16 times as large as the larger one that is simulated. Launch and hops are not in the slope."""
-    low, high = choose("nccl_a100", "all_gather", 2, 1 << 28).line_bytes(2, alike=True)
-    found, at = simulated("all_gather", 2, 16 * high), [simulated("all_gather", 2, size) for size in (low, high)]
+    few = {"protocol": "simple", "channels": 4}
+    low, high = choose("nccl_a100", "all_gather", 2, 1 << 28, **few).line_bytes(2, alike=True)
+    found, *at = (simulated("all_gather", 2, size, **few) for size in (16 * high, low, high))
     assert found.simulated_bytes == (low, high)
     slope = (at[1].time_ns - at[0].time_ns) / (high - low)
     assert found.time_ns == pytest.approx(at[1].time_ns + 15 * high * slope)

@@ -84,7 +84,7 @@ PARTITIONED = {
 @pytest.mark.parametrize("name", PARTITIONED)
 def test_partitions_and_a_storing_memory_side_cache_give_the_same_bytes(name):
     machine = small_preset(*PARTITIONED[name]).machine
-    source = random_kernel(5, workgroups=100, events=20)
+    source = random_kernel(5, workgroups=40, events=20)
     one = after_kernel(machine, source, 1)
     for threads in THREADS:
         assert differing(one, after_kernel(machine, source, threads)) == [], threads
@@ -117,7 +117,7 @@ def test_bulk_copies_and_clusters_give_the_same_bytes(name):
 @pytest.mark.parametrize("seed", range(3))
 def test_random_kernels_of_loads_stores_and_atomics_give_the_same_bytes(preset, seed):
     machine = load_preset(preset).machine
-    source = random_kernel(seed, workgroups=200, events=40)
+    source = random_kernel(seed, workgroups=120, events=30)
     one = after_kernel(machine, source, 1)
     for threads in (2, 4, 8):
         assert differing(one, after_kernel(machine, source, threads)) == [], threads

@@ -202,7 +202,7 @@ def test_the_line_trace_changes_nothing():
 @pytest.mark.slow
 def test_the_compiler_changes_nothing():
     """The same kernels in plain Python, every counter and time; a few thousand accesses."""
-    seeds = (0, 1, 2)
+    seeds = (0, 1)
     answer = subprocess.run(
         [sys.executable, "-m", "tests.support.plain_machine", *map(str, seeds)],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(ROOT)},
