@@ -27,7 +27,7 @@ from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
 from sim.scenario.exchange import exchange_run
 from sim.scenario.iteration import ConfigurationTime, Times, play
-from sim.scenario.pair import Pair, refused_in
+from sim.scenario.pair import AFTER_GEMM, Pair, refused_in
 from sim.scenario.result import BY_COPIES, CONFIGURATIONS, NEEDS, SEQUENTIAL, T3
 from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime
@@ -365,7 +365,8 @@ def _durations(
         pair = scenario.pairs.get((text, step.work))
         if pair and name not in pair.refused:
             runs = pairs[text, step.work]
-            times[block.name, step.reduces] = StepTime(pair.overlapped_ps(name, figures[text].time_ps, runs))
+            if name not in AFTER_GEMM:
+                times[block.name, step.reduces] = StepTime(pair.overlapped_ps(name, figures[text].time_ps, runs))
             keeps = NEEDS[name][-1] not in BY_COPIES and figures[text, step.work].keeps_cus
             times[block.name, step.name] = StepTime(pair.exchange_ps(name, runs), keeps_cus=keeps)
     return times

@@ -9,6 +9,9 @@ from sim.scenario.result import IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENT
 from sim.scenario.scenario import Scenario, check_scenario, runs_of
 from traces.errors import UserError
 
+AFTER_GEMM = (*REDUCE_AT_ONCE, SP_NVLS)
+"""Configurations whose exchange follows the GEMM, which runs as in Sequential."""
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -38,12 +41,10 @@ class Pair:
         return {name: self.scenario.run(name) for name in self.names}
 
     def overlapped_ps(self, name: str, gemm_ps: int, runs: Mapping[str, RunResult]) -> int:
-        """Time of the GEMM and its reduce-scatter in a configuration; of the GEMM where the exchange follows it.
+        """Time of the GEMM and its reduce-scatter in a configuration that overlaps them.
 
         gemm_ps: of the GEMM alone, with a gap before it. runs: results of `runs`.
         """
-        if name in (*REDUCE_AT_ONCE, SP_NVLS):
-            return gemm_ps
         if name in (IDEAL, IDEAL_NMC):
             return max(gemm_ps, runs["rs" if name == IDEAL else "rs_nmc"].time_ps)
         dispatch = self.scenario.preset.machine.dispatch

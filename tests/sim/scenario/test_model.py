@@ -123,6 +123,19 @@ def test_software_stands_beside_t3(store):
     assert {name: times[SEQUENTIAL] - times[name] for name in saved_ps} == saved_ps
 
 
+def test_a_gemm_before_an_exchange_of_the_library_is_as_slow_as_in_sequential(store):
+    """The gradients of other layers keep CUs beside it, whatever reduces its output afterwards."""
+    how = replace(HOW, phase=ModelPhase.TRAIN, dp=2)
+    result, _ = _result(ModelScenario(load_preset("h100_sxm"), TINY, how, configurations=(LIBRARY,)), store)
+    gemms = {text for text, _ in result.scenario.pairs}
+    lengths = {
+        name: [each.length_ps for each in found.timeline.intervals if each.step.work in gemms]
+        for name, found in result.configurations.items()
+    }
+    alone = sorted(result.figures[text].step_time.alone_ps for text in gemms)
+    assert lengths[LIBRARY] == lengths[SEQUENTIAL] and max(lengths[LIBRARY]) > alone[-1]
+
+
 def test_only_a_pair_has_the_plain_exchange_of_sequential():
     """On a machine with a library the all-reduce behind the embedding is the library's, in every configuration."""
     scenario = ModelScenario(load_preset("h100_sxm"), TINY, HOW, configurations=(LIBRARY,))
