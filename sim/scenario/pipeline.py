@@ -3,8 +3,8 @@
 One forward and one backward pass in turn (1F1B), with one or several parts of the model on each stage (interleaved), as
 in arXiv 2104.04473, section 2.2. The passes before the first backward pass are those of Megatron-LM of 2025,
 core/pipeline_parallel/schedules.py. A send begins when its pass has ended and no earlier send in its direction runs.
-The stage goes on meanwhile. With one part a stage has no other pass to run, so most sends show. Sends of Megatron-LM
-also block the sender, which can take longer.
+The stage goes on meanwhile. With one part on each stage, a stage has no other pass to run while it waits, so most sends
+take time. Sends of Megatron-LM also block the sender, which can take longer.
 """
 
 from collections.abc import Iterator
