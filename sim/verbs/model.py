@@ -12,8 +12,9 @@ from sim.run.runner import reserved, run_all
 from sim.run.store import Store
 from sim.scenario.asked import ALL, asked_configurations
 from sim.scenario.exchange import beyond_node
-from sim.scenario.model import ModelResult, ModelScenario, assemble_model
+from sim.scenario.model import ModelResult, ModelScenario
 from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.scheduled import assemble_schedule
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.view.heading import origins_text
@@ -157,7 +158,7 @@ def model(
         if wrong:
             title = next(run.title for run in runs if run.key in wrong)
             raise UserError(f"model: {len(wrong)} of {len(runs)} runs failed; {title}: {next(iter(wrong.values()))}")
-        result = assemble_model(scenario, {run.key: outcomes.result(run) for run in runs})
+        result = assemble_schedule(scenario, {run.key: outcomes.result(run) for run in runs})
     if figure:
         save(draw_model(result), Path(figure))
     simulated = len(runs) - len(outcomes.from_store)

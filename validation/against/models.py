@@ -15,8 +15,9 @@ from typing import NamedTuple
 from sim.presets import load_preset
 from sim.run.store import Store, run_or_get
 from sim.scenario.iteration import ConfigurationTime
-from sim.scenario.model import Figures, ModelScenario, assemble_model, work_figures
+from sim.scenario.model import ModelScenario
 from sim.scenario.result import SEQUENTIAL
+from sim.scenario.scheduled import Figures, assemble_schedule, work_figures
 from sim.scenario.timeline import Timeline
 from tracer.data_type import DataType
 from tracer.models.catalogue import load_model
@@ -146,7 +147,7 @@ def simulate(scenario: ModelScenario, store: Store, blocks: Iterable[str], names
 def iteration(scenario: ModelScenario, store: Store) -> ConfigurationTime:
     """An iteration in order."""
     results = {run.key: run_or_get(run, store).result for run in scenario.runs()}
-    return assemble_model(scenario, results).configurations[SEQUENTIAL]
+    return assemble_schedule(scenario, results).configurations[SEQUENTIAL]
 
 
 class Compared(NamedTuple):

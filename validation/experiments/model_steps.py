@@ -7,8 +7,9 @@ import msgspec
 
 from sim.presets import load_preset
 from sim.run.run import Run
-from sim.scenario.model import ModelResult, ModelScenario, assemble_model
+from sim.scenario.model import ModelResult, ModelScenario
 from sim.scenario.result import SEQUENTIAL
+from sim.scenario.scheduled import assemble_schedule
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment
 from tracer.models.layer import AGAIN
@@ -68,7 +69,7 @@ class ModelSteps(Experiment, tag="model_steps", frozen=True, kw_only=True):
         answers: dict[str, float] = {}
         for name in self.cases:
             scenario = self.scenario(name)
-            result = assemble_model(scenario, results)
+            result = assemble_schedule(scenario, results)
             base = result.configurations[SEQUENTIAL]
             times = {str(each): value / PS_PER_MS for each, value in base.class_ps.items()}
             times[EXPOSED] = base.exposed_ps / PS_PER_MS

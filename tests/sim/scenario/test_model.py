@@ -12,8 +12,9 @@ from sim.presets import load_preset
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.exchange import buffer_of, exchange_run
-from sim.scenario.model import ModelResult, ModelScenario, assemble_model
+from sim.scenario.model import ModelResult, ModelScenario
 from sim.scenario.result import CONFIGURATIONS, FLUX, IDEAL, LIBRARY, NVLS, SEQUENTIAL, SP_NVLS, T3
+from sim.scenario.scheduled import assemble_schedule
 from sim.verbs.model import model as verb
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase
@@ -54,7 +55,7 @@ def _result(scenario, store):
     runs = scenario.runs()
     outcomes = run_all(runs, store, workers=1)
     assert not outcomes.failed and not outcomes.lost
-    return assemble_model(scenario, {run.key: outcomes.result(run) for run in runs}), outcomes
+    return assemble_schedule(scenario, {run.key: outcomes.result(run) for run in runs}), outcomes
 
 
 @pytest.fixture(scope="module")
