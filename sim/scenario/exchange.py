@@ -2,6 +2,7 @@
 
 from sim.collective.chunks import check_gpus, even_chunks
 from sim.collective.library import PLAIN, choice_on, node_gpus_of
+from sim.collective.topology import port_to
 from sim.presets import Preset
 from sim.run.gpus_run import CollectiveRun
 from sim.run.library_run import LibraryRun, library_preset
@@ -56,6 +57,20 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
     if exchange.gpus < 2:
         raise UserError(f"{exchange.kind}: found {exchange.gpus} GPU, allowed are 2 and more")
     return library_run(preset, exchange) or plain_run(preset, exchange)
+
+
+def check_all_to_all(preset: Preset, exchange: Exchange) -> None:
+    """Refuse an all-to-all without a link between all GPUs of the run.
+
+    Raises:
+        UserError: names the topology.
+    """
+    topology = exchange_run(preset, exchange).preset.machine.link.topology
+    try:
+        for distance in range(1, exchange.gpus):
+            port_to(topology, exchange.gpus, distance)
+    except UserError as reason:
+        raise UserError(f"all_to_all: {reason}; --set link.topology=fully_connected has all links") from None
 
 
 def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sim.collective.topology import port_to
 from sim.presets import Preset
-from sim.scenario.exchange import exchange_run
+from sim.scenario.exchange import check_all_to_all
 from sim.scenario.result import CONFIGURATIONS
 from sim.scenario.scheduled import Scheduled, ScheduleResult
 from tracer.models.deployment import Deployment, check_deployment
@@ -17,7 +16,6 @@ from tracer.models.memory import check_memory
 from tracer.models.schedule import Exchange, Schedule
 from tracer.models.shape import ModelShape
 from tracer.models.whole import make_schedule
-from traces.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -40,16 +38,7 @@ class ModelScenario(Scheduled):
         check_memory(self.model, self.how, self.preset.machine.hbm.capacity_bytes)
         for _, step in self.steps():  # what cannot run is refused at once
             if isinstance(step.work, Exchange) and step.work.kind == "all_to_all":
-                self._check_links(step.work)
-
-    def _check_links(self, exchange: Exchange) -> None:
-        """Refuse an all-to-all without a link between all GPUs of the run."""
-        topology = exchange_run(self.preset, exchange).preset.machine.link.topology
-        try:
-            for distance in range(1, exchange.gpus):
-                port_to(topology, exchange.gpus, distance)
-        except UserError as reason:
-            raise UserError(f"all_to_all: {reason}; --set link.topology=fully_connected has all links") from None
+                check_all_to_all(self.preset, step.work)
 
     @cached_property
     def schedule(self) -> Schedule:

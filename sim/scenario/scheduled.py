@@ -71,6 +71,7 @@ class Figures:
 
     Attributes:
         operations: 0 for an exchange.
+        gaps_ps: of that, gaps before its kernels.
         time_error: relative error of the time that the run states; 0 = all was simulated.
         beside_ps: time of a kernel while exchanges keep CUs; 0 = as alone.
         keeps_cus: an exchange that keeps CUs.
@@ -81,6 +82,7 @@ class Figures:
     operations: int
     bound_by: str
     time_error: float = 0.0
+    gaps_ps: int = 0
     beside_ps: int = 0
     keeps_cus: bool = False
 
@@ -214,11 +216,17 @@ S = TypeVar("S", bound=Scheduled)
 
 @dataclass
 class ScheduleResult(Generic[S]):
-    """A schedule in all configurations. figures: by `Scheduled.key_of`."""
+    """A schedule in all configurations.
+
+    Attributes:
+        figures: by `Scheduled.key_of`.
+        times: of all steps, by configuration.
+    """
 
     scenario: S
     figures: dict[Work | PairKey, Figures]
     configurations: dict[str, ConfigurationTime] = field(default_factory=dict)
+    times: dict[str, Times] = field(default_factory=dict)
 
     def speedup(self, name: str) -> float:
         """Time of Sequential / time of this configuration."""
@@ -294,8 +302,8 @@ def assemble_schedule(scenario: S, results: Mapping[str, RunResult]) -> Schedule
         figures.setdefault(exchange, figures[text, exchange])
     whole = ScheduleResult(scenario, figures)
     for name in scenario.shown:
-        times = _durations(scenario, figures, pairs, name)
-        whole.configurations[name] = play(scenario.schedule, times)
+        whole.times[name] = _durations(scenario, figures, pairs, name)
+        whole.configurations[name] = play(scenario.schedule, whole.times[name])
     return whole
 
 
@@ -323,6 +331,7 @@ def _kernel_figures(scenario: Scheduled, text: str, result: RunResult) -> Figure
         found.flops,
         found.bound_by,
         result.extrapolation.get(TIME_ERROR, 0.0),
+        found.kernels * gap_ps,
     )
 
 

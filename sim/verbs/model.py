@@ -6,27 +6,21 @@ from typing import Any
 
 import click
 
-from sim.collective.library import PLAIN
 from sim.presets import load_preset
-from sim.run.runner import reserved, run_all
-from sim.run.store import Store
 from sim.scenario.asked import ALL, asked_configurations
-from sim.scenario.exchange import beyond_node
 from sim.scenario.model import ModelResult, ModelScenario
 from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
-from sim.scenario.scheduled import assemble_schedule
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
+from sim.verbs.schedule_run import collectives_text, simulate
 from sim.view.heading import origins_text
 from sim.view.model_figure import draw_model
 from sim.view.style import check_figure, save
-from tracer.compile.process import process_costs
 from tracer.data_type import DataType
 from tracer.models.catalogue import load_model, models
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
-from tracer.models.schedule import Exchange, OperatorClass
+from tracer.models.schedule import OperatorClass
 from traces.command.alone import check_alone
-from traces.command.meter import Meter
 from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
 from traces.command.tables import Quantity, duration, print_json, print_table, print_text, size
@@ -145,28 +139,15 @@ def model(
     how = _deployment(given, gpus, tokens)
     machine = load_preset(preset, overrides)
     scenario = ModelScenario(machine, shape, how, accuracy, overlap, asked_configurations(chosen, machine, gpus=how.tp))
-    runs = scenario.runs()
-    with reserved(Store(), runs) as store:
-        with Meter("runs") as meter:
-            outcomes = run_all(
-                *(runs, store),
-                workers=workers,
-                fresh=fresh,
-                progress=lambda done, whole: meter.update("model", done, whole),
-            )
-        wrong = {**outcomes.failed, **outcomes.lost}
-        if wrong:
-            title = next(run.title for run in runs if run.key in wrong)
-            raise UserError(f"model: {len(wrong)} of {len(runs)} runs failed; {title}: {next(iter(wrong.values()))}")
-        result = assemble_schedule(scenario, {run.key: outcomes.result(run) for run in runs})
+    done = simulate("model", scenario, workers, fresh)
+    result = done.result
     if figure:
         save(draw_model(result), Path(figure))
-    simulated = len(runs) - len(outcomes.from_store)
     if as_json:
-        print_json(result.as_dict() | {"runs": len(runs), "simulated": simulated} | process_costs())
+        print_json(result.as_dict() | done.costs())
         return
     show_model(result)
-    click.echo(f"\n{len(runs)} runs, {simulated} simulated now; {process_costs()['wall_s']:.1f} s")
+    click.echo(done.costs_text())
 
 
 def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> Deployment:
@@ -233,7 +214,7 @@ def show_model(result: ModelResult) -> None:
     errors = [row["time_error"] for row in steps if row["time_error"]]
     if errors:
         print_text(f"EXTRAPOLATED: {len(errors)} of {len(steps)} steps; stated error {max(errors):.2%} at most")
-    if text := _collectives_text(scenario):
+    if text := collectives_text(scenario):
         print_text(text)
     for reason in scenario.not_fused:
         print_text(f"not fused in T3: {reason}")
@@ -249,24 +230,6 @@ def _list_models(as_json: bool) -> None:
         return
     rows = [(each.name, round(each.weights / 1e9, 1), each.layers, each.hidden) for each in found]
     print_table("Models", ("name", "billion parameters", "layers", "hidden"), rows)
-
-
-def _collectives_text(scenario: ModelScenario) -> str:
-    """Which exchanges are not those of the machine's library; "" if all are, or if it has none."""
-    library = scenario.preset.machine.collective.library
-    lines = []
-    if scenario.pairs and library != PLAIN:
-        lines += [
-            "In Sequential, reductions of GEMMs are plain and have no launch, as in the T3 paper.",
-            f"In Library, and with --no-overlap, they are those of {library}.",
-        ]
-    exchanges = {step.work for _, step in scenario.steps() if isinstance(step.work, Exchange)}
-    for gpus in sorted({exchange.gpus for exchange in exchanges if beyond_node(scenario.preset, exchange)}):
-        lacks = "launch" if scenario.preset.machine.network.node_gpus else "launch and network"
-        lines += [
-            f"Exchanges of {gpus} GPUs: more than a node of {library}. They are plain, without {lacks}: too fast."
-        ]
-    return "\n".join(lines)
 
 
 def _share(part: int, whole: int) -> Quantity:

@@ -21,6 +21,7 @@ from sim.scenario.scenario import Scenario, simulate_scenario
 from tests.support.hostile import ordinary_kernel
 from tests.support.interrupted import Interrupted, PulledPlug
 from tests.support.paths import ROOT
+from tests.support.profiles import layer, write_profile
 from tests.support.programs import SMALL
 from tests.support.sealed import changed_archive
 from tests.support.trace_samples import ListSource
@@ -170,6 +171,11 @@ def changed_json(content, random):
     return JSON_VALUES[random.integers(len(JSON_VALUES))]
 
 
+def change_json_text(path, random):
+    """One value of a JSON file replaced, doubled or gone."""
+    path.write_text(json.dumps(changed_json(json.loads(path.read_text()), random)))
+
+
 def make_targets(folder):
     """Good inputs of every kind in folders of the folder."""
     preset = load_preset("t3_2024", SMALL)
@@ -256,6 +262,7 @@ def _settings(folder, result):
         (folder / name).write_text(text)
     shutil.copy(ROOT / "sim" / "presets" / "v100.toml", folder / "machine.toml")
     shutil.copy(ROOT / "sim" / "presets" / "energy" / "hbm2_12nm.toml", folder / "energy.toml")
+    write_profile(folder / "profile.json", layer(), gpus=4)
     t3 = ("t3", "--kernel", "gemm:m=256,n=128,k=32", "--gpus", "2", "--configuration", "T3")
     verbs = {
         "machine.toml": (change_text, (("presets", "IN"), ("run", "--gemm", "64x64x32", "--preset", "IN"))),
@@ -265,6 +272,7 @@ def _settings(folder, result):
         "gemm.txt": (few, (("run", "--gemm", "TEXT"),)),
         "kernel.txt": (few, (("run", "--kernel", "TEXT"), ("trace", "make", "TEXT", "-o", "OUT.h5"))),
         "set.txt": (change_text, (("run", "--gemm", "64x64x32", "--set", "TEXT"),)),
+        "profile.json": (change_json_text, (("profile", "IN", "--no-overlap"), ("profile", "IN", "--json"))),
         "chunks.txt": (change_text, ((*t3, "--chunks", "TEXT"),)),
     }
     return [Target(name, folder / name, damage, words) for name, (damage, words) in verbs.items()]

@@ -27,6 +27,7 @@ traffic of a bias, and is one here. The kernels of `eager-2019` are those of `ea
 from collections import Counter
 from collections.abc import Iterable
 from math import gcd
+from typing import Any
 
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Software
@@ -42,6 +43,25 @@ WARP_SOFTMAX = 1024
 KEPT_COLUMNS = 256
 """Columns that a warp of a row kernel keeps with one element per lane and access; more have wider accesses, as far as
 their width divides the row."""
+EAGER_NORM: dict[str, Any] = {"warps": 4, "shared_rows": True, "keep": "false"}
+"""Fields of PyTorch's norm."""
+
+
+def eager_softmax(cols: int, backward: bool = False) -> dict[str, Any]:
+    """Fields of PyTorch's softmax of that many columns."""
+    fields: dict[str, Any] = {}
+    if cols <= WARP_SOFTMAX:
+        fields = {"vector": gcd(cols, max(1, cols // KEPT_COLUMNS)), "warps": 4}
+    elif not backward:
+        fields = {"keep": "false", "passes": 2}
+    return {**fields, "exact": not backward}
+
+
+def kernel_of(name: str, dtype: DataType, **fields: object) -> str:
+    """The text of a kernel. Fields that are False are left out."""
+    given = {field: value for field, value in fields.items() if value is not False}
+    values = ",".join(f"{field}={str(value).lower()}" for field, value in given.items())
+    return f"{name}:{values},dtype={dtype}"
 
 
 class KernelTexts:
@@ -67,9 +87,7 @@ class KernelTexts:
     def _text(self, name: str, **fields: object) -> str:
         if self.how.software == Software.EAGER_2019 and name in ELEMENT_WISE:
             fields["scalar"] = name != "bias" or not fields.get("backward")
-        given = {field: value for field, value in fields.items() if value is not False}
-        values = ",".join(f"{field}={str(value).lower()}" for field, value in given.items())
-        return f"{name}:{values},dtype={self.how.dtype}"
+        return kernel_of(name, self.how.dtype, **fields)
 
     def matrix(self, m: int, n: int, k: int, batch: int = 1) -> str:
         return self._text("gemm", m=m, n=n, k=k, batch=False if batch == 1 else batch)
@@ -83,18 +101,14 @@ class KernelTexts:
 
     def norm(self, rows: int = 0, cols: int = 0, **options: object) -> str:
         """0 = of the hidden elements of all tokens of this GPU."""
-        eager = {"warps": 4, "shared_rows": True, "keep": "false"} if self.eager else {}
+        eager = EAGER_NORM if self.eager else {}
         sizes = {"rows": rows or self.how.rows, "cols": cols or self.model.hidden}
         return self._text(self.model.norm, **sizes, stats=self.how.train, **eager, **options)
 
     def softmax(self, rows: int, backward: bool = False) -> str:
         """Of the scores; eager as PyTorch does it."""
-        sizes: dict[str, object] = {"rows": rows, "cols": self.keys, "backward": backward}
-        if self.eager and self.keys <= WARP_SOFTMAX:
-            sizes |= {"vector": gcd(self.keys, max(1, self.keys // KEPT_COLUMNS)), "warps": 4}
-        elif self.eager and not backward:
-            sizes |= {"keep": "false", "passes": 2}
-        return self._text("softmax", **sizes, exact=self.eager and not backward)
+        eager = eager_softmax(self.keys, backward) if self.eager else {}
+        return self._text("softmax", rows=rows, cols=self.keys, backward=backward, **eager)
 
     def passes(self, rows: int, widths: Iterable[int]) -> list[str]:
         """Kernels that each read and write a tensor of `rows` rows."""

@@ -1,0 +1,174 @@
+"""`t3sim profile`: a profile of PyTorch beside a simulated machine, and what overlap would buy."""
+
+from typing import Any
+
+import click
+
+from sim.presets import load_preset
+from sim.scenario.asked import ALL, asked_configurations
+from sim.scenario.profile import ProfileResult, ProfileScenario, compared, overlapped, speedup
+from sim.scenario.result import ALL_CONFIGURATIONS, LIBRARY, NVLS, T3, T3_MCA
+from sim.verbs.accuracy_option import with_accuracy
+from sim.verbs.machine_options import with_machine
+from sim.verbs.schedule_run import collectives_text, simulate
+from sim.view.heading import origins_text
+from tracer.models.schedule import Exchange
+from tracer.profile.kineto import read_profile
+from traces.command.near_choice import NearChoice
+from traces.command.output_format import with_format
+from traces.command.tables import Quantity, duration, print_json, print_table, print_text, share
+from traces.units import PS_PER_NS, bytes_text, time_text
+
+DEFAULTS = (T3, T3_MCA, LIBRARY, NVLS)
+"""Configurations that are simulated, as far as the machine has them, if nothing else is asked for."""
+SHOWN = 20
+"""Most rows of a table for people; --json has all."""
+
+
+@click.command()
+@click.argument("path", metavar="PROFILE.JSON[.GZ]")
+@with_machine("h100_sxm")
+@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Simulate other configurations too.")
+@click.option(
+    "--configuration",
+    "chosen",
+    multiple=True,
+    type=NearChoice((*ALL_CONFIGURATIONS, ALL)),
+    help=f"Only this one beside Sequential; can be repeated.  [{', '.join(DEFAULTS)}: what the machine has of them]",
+)
+@with_accuracy("1%")
+@click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Processes that simulate.")
+@click.option("--fresh", is_flag=True, help="Simulate even what the store of finished runs has.")
+@with_format
+def profile(
+    path: str,
+    preset: str,
+    overrides: tuple[str, ...],
+    overlap: bool,
+    chosen: tuple[str, ...],
+    accuracy: float,
+    workers: int,
+    fresh: bool,
+    as_json: bool,
+) -> None:
+    """Measured times of a PyTorch profile beside simulated ones, and what overlap would buy.
+
+    Example: t3sim profile rank0.pt.trace.json.gz --preset h100_sxm
+
+    Example: t3sim profile rank0.pt.trace.json.gz --preset b200 --configuration NVLS --configuration T3 --json
+
+    The profile is of one process, with the shapes of arguments: torch.profiler.profile(record_shapes=True), then
+    export_chrome_trace. Each different kernel and collective is simulated once and kept in the store of finished runs.
+    docs/models.md says which operators are known.
+    """
+    machine, found = load_preset(preset, overrides), read_profile(path)
+    has = asked_configurations((ALL,), machine, gpus=found.gpus)
+    names = asked_configurations(chosen, machine, gpus=found.gpus) if chosen else tuple(
+        name for name in DEFAULTS if name in has)  # fmt: skip
+    scenario = ProfileScenario(machine, found, accuracy, overlap, names)
+    done = simulate("profile", scenario, workers, fresh)
+    if as_json:
+        print_json(profile_dict(done.result) | done.costs())
+        return
+    show_profile(done.result)
+    click.echo(done.costs_text())
+
+
+def profile_dict(result: ProfileResult) -> dict[str, Any]:
+    """Plain values for JSON."""
+    return {
+        **result.scenario.facts(),
+        "steps": [
+            row._asdict() | {"operator_class": str(row.operator_class), "work": work_text(row.work), "error": row.error}
+            for row in compared(result)
+        ],
+        "pairs": [row._asdict() | {"exchange": work_text(row.exchange)} for row in overlapped(result)],
+        "speedups": {name: speedup(result, name) for name in result.scenario.shown},
+        "not_simulated": [row._asdict() for row in result.scenario.left_out()],
+        "not_fused": result.scenario.not_fused,
+    }
+
+
+def show_profile(result: ProfileResult) -> None:
+    """Print the tables of a profile."""
+    scenario, measured = result.scenario, result.scenario.profile
+    print_text(
+        f"{scenario.preset.name}: {scenario.preset.title}\n"
+        f"{measured.name}: {measured.gpu or 'a GPU without a name'}, {measured.gpus} processes; kernels run "
+        f"{time_text(measured.busy_ns * PS_PER_NS)} of {time_text(measured.span_ns * PS_PER_NS)}\n"
+    )
+    rows, left_out = compared(result), scenario.left_out()
+    classes: dict[str, list[float]] = {}
+    for row in rows:
+        sums = classes.setdefault(str(row.operator_class), [0, 0, 0])
+        for place, value in enumerate((row.calls, row.calls * row.measured_ns, row.calls * row.simulated_ns)):
+            sums[place] += value
+    table: list[tuple[object, ...]] = [
+        (name, round(calls), _time(measured_ns), share(measured_ns / measured.time_ns), _time(simulated_ns),
+         _error(simulated_ns / measured_ns - 1))
+        for name, (calls, measured_ns, simulated_ns) in classes.items()
+    ]  # fmt: skip
+    more_ns = sum(row.measured_ns for row in left_out)
+    table.append(("not simulated", sum(row.calls for row in left_out), _time(more_ns),
+                  share(more_ns / measured.time_ns), None, None))  # fmt: skip
+    columns = ("class", "calls", "measured", "share", "simulated", "error")
+    print_table(f"Kernels: {time_text(measured.time_ns * PS_PER_NS)}", columns, table)
+    steps = [
+        (
+            work_text(row.work),
+            row.calls,
+            _time(row.measured_ns),
+            _time(row.simulated_ns),
+            _error(row.error),
+            row.bound_by,
+        )
+        for row in rows[:SHOWN]
+    ]
+    columns = ("kernel or exchange, a call", "calls", "measured", "simulated", "error", "bound by")
+    print_table("Longest steps", columns, steps)
+    _show_overlap(result)
+    missing = [(row.operator, row.calls, _time(row.measured_ns), row.reason) for row in left_out[:SHOWN]]
+    if missing:
+        print_table("Not simulated", ("operator", "calls", "measured, all", "why"), missing)
+    if text := collectives_text(scenario):
+        print_text(text)
+    for reason in scenario.not_fused:
+        print_text(f"not fused in T3: {reason}")
+    print_text(f"\n{origins_text(scenario.preset)}")
+
+
+def _show_overlap(result: ProfileResult) -> None:
+    """What overlap would buy."""
+    pairs = overlapped(result)
+    if not pairs:
+        print_text("No GEMM with one result has an all-reduce or reduce-scatter of its output: overlap buys nothing.")
+        return
+    names = result.scenario.shown
+    print_table(
+        "GEMMs and the exchanges of their outputs, a call",
+        ("GEMM", "calls", "measured", "today", *names),
+        [
+            (row.gemm, row.calls, _time(row.measured_ns), row.today, *(_time(row.simulated_ns[name]) for name in names))
+            for row in pairs
+        ],
+    )
+    print_table(
+        "All kernels of the profile, if these pairs were as in a configuration",
+        ("configuration", "time", "speed-up"),
+        [
+            (name, _time(result.scenario.profile.time_ns / ratio), Quantity(ratio, f"{ratio:.3f}"))
+            for name, ratio in ((name, speedup(result, name)) for name in names)
+        ],
+    )
+
+
+def work_text(work: str | Exchange) -> str:
+    return work if isinstance(work, str) else f"{work.kind} of {bytes_text(work.bytes)}, {work.gpus} GPUs"
+
+
+def _time(time_ns: float) -> Quantity:
+    return duration(time_ns * PS_PER_NS)
+
+
+def _error(value: float) -> Quantity:
+    return Quantity(value, f"{value:+.1%}")

@@ -1,0 +1,73 @@
+"""Runs of a schedule for a verb: each different one once, from the store if it has it."""
+
+from typing import Any, Generic, NamedTuple
+
+from sim.collective.library import PLAIN
+from sim.run.runner import reserved, run_all
+from sim.run.store import Store
+from sim.scenario.exchange import beyond_node
+from sim.scenario.scheduled import S, Scheduled, ScheduleResult, assemble_schedule
+from tracer.compile.process import process_costs
+from tracer.models.schedule import Exchange
+from traces.command.meter import Meter
+from traces.errors import UserError
+
+
+class Simulated(NamedTuple, Generic[S]):
+    """A schedule that has run.
+
+    Attributes:
+        runs: number of different runs. now: those that were not in the store.
+    """
+
+    result: ScheduleResult[S]
+    runs: int
+    now: int
+
+    def costs(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"runs": self.runs, "simulated": self.now, **process_costs()}
+
+    def costs_text(self) -> str:
+        """For people."""
+        return f"\n{self.runs} runs, {self.now} simulated now; {process_costs()['wall_s']:.1f} s"
+
+
+def simulate(verb: str, scenario: S, workers: int, fresh: bool) -> Simulated[S]:
+    """Run a schedule. fresh: also what the store has.
+
+    Raises:
+        UserError: runs failed; names the first.
+    """
+    runs = scenario.runs()
+    with reserved(Store(), runs) as store, Meter("runs") as meter:
+        outcomes = run_all(
+            *(runs, store),
+            workers=workers,
+            fresh=fresh,
+            progress=lambda done, whole: meter.update(verb, done, whole),
+        )
+        wrong = {**outcomes.failed, **outcomes.lost}
+        if wrong:
+            title = next(run.title for run in runs if run.key in wrong)
+            raise UserError(f"{verb}: {len(wrong)} of {len(runs)} runs failed; {title}: {next(iter(wrong.values()))}")
+        result = assemble_schedule(scenario, {run.key: outcomes.result(run) for run in runs})
+    return Simulated(result, len(runs), len(runs) - len(outcomes.from_store))
+
+
+def collectives_text(scenario: Scheduled) -> str:
+    """Which exchanges are not those of the machine's library; "" if all are, or if it has none."""
+    library = scenario.preset.machine.collective.library
+    lines = []
+    if scenario.pairs and library != PLAIN:
+        lines += [
+            "In Sequential and T3, reductions of GEMMs are plain and have no launch, as in the T3 paper.",
+            f"In Library, and with --no-overlap, they are those of {library}.",
+        ]
+    exchanges = {step.work for _, step in scenario.steps() if isinstance(step.work, Exchange)}
+    for gpus in sorted({exchange.gpus for exchange in exchanges if beyond_node(scenario.preset, exchange)}):
+        lacks = "launch" if scenario.preset.machine.network.node_gpus else "launch and network"
+        lines += [
+            f"Exchanges of {gpus} GPUs: more than a node of {library}. They are plain, without {lacks}: too fast."
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,279 @@
+"""What the calls of a profile are for t3sim: a kernel's text (`tracer.kernels`), or an exchange.
+
+A call is known by the name of its operator and the shapes of its arguments. Where operators of PyTorch and of the
+libraries vLLM, SGLang and AITER have their arguments is a table below; the kernels are those of `--software eager` of
+`tracer.models.texts`. Matrices are row-major: on the machines of today the layout changes the time of a GEMM by up to
+3 %. What is not in the tables, or has arguments of mixed types or in another order, is no work.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from tracer.data_type import DataType
+from tracer.models.schedule import Exchange, OperatorClass
+from tracer.models.texts import EAGER_NORM, eager_softmax, kernel_of
+from tracer.profile.kineto import Call, Operator, Profile, Shape
+
+TYPES = {
+    "c10::BFloat16": DataType.BF16,
+    "c10::Half": DataType.FP16,
+    "float": DataType.FP32,
+    "double": DataType.FP64,
+    "signed char": DataType.INT8,
+    **{f"c10::Float8_{kind}": DataType.FP8 for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")},
+}
+"""Types of PyTorch."""
+TF32_KERNELS = ("tf32", "s1688gemm", "xf32")
+"""Parts of the names of kernels that multiply `float` with reduced precision (cuBLAS, CUTLASS, hipBLASLt)."""
+GEMMS = {
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), 0),
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), 1),
+}
+"""Matrix products, and the place of their first matrix. The second one follows."""
+FLASH = {
+    "aten::_flash_attention_forward": (0, 8),
+    "aten::_flash_attention_backward": (1, 11),
+}
+"""Fused attention: the places of the queries [batch, tokens, heads, head size] and of `is_causal`."""
+RMSNORMS = {
+    **dict.fromkeys(("_C::rms_norm", "aiter::rmsnorm", "sgl_kernel::rmsnorm"), (1, False)),
+    **dict.fromkeys(("_C::fused_add_rms_norm", "sgl_kernel::fused_add_rmsnorm"), (0, True)),
+    "aiter::add_rmsnorm": (1, True),
+}
+"""RMSNorm: the place of its input, and does it add a residual first?"""
+SOFTMAX_BACK, GELU_BACK = "aten::_softmax_backward_data", "aten::gelu_backward"
+ELEMENT_WISE = {
+    *("aten::add", "aten::sub", "aten::mul", "aten::div", "aten::add_", "aten::mul_", "aten::neg", "aten::pow"),
+    *("aten::exp", "aten::rsqrt", "aten::sigmoid", "aten::silu", "aten::tanh", "aten::relu", "aten::copy_"),
+}
+"""They read one or two tensors and write one."""
+LEAST_COLUMNS = 256
+"""An element-wise kernel has no rows: inner dimensions are joined up to so many columns."""
+COLLECTIVES = {
+    **dict.fromkeys(("allreduce", "allreduce_coalesced"), "all_reduce"),
+    **dict.fromkeys(("_allgather_base", "allgather", "allgather_into_tensor_coalesced"), "all_gather"),
+    **dict.fromkeys(("_reduce_scatter_base", "reduce_scatter", "reduce_scatter_tensor_coalesced"), "reduce_scatter"),
+    **dict.fromkeys(("all_to_all", "all_to_allv", "alltoall", "alltoall_base"), "all_to_all"),
+}
+"""`Collective name` of a kernel of NCCL or RCCL."""
+ELEMENT_BYTES = {
+    **dict.fromkeys(("Float", "Int", "float", "int"), 4),
+    **dict.fromkeys(("Double", "Long", "double", "long int"), 8),
+    **dict.fromkeys(("Half", "BFloat16", "Short", "c10::Half", "c10::BFloat16"), 2),
+}
+"""Bytes of an element of a collective; 1 for all other types."""
+ALL_REDUCES = {
+    "symm_mem::multimem_all_reduce_": 0,
+    "symm_mem::one_shot_all_reduce": 0,
+    "symm_mem::two_shot_all_reduce_": 0,
+    "_C_custom_ar::all_reduce": 1,
+    "sgl_kernel::all_reduce": 1,
+}
+"""All-reduces of all GPUs that are no kernels of a library, and the place of their buffer."""
+IN_SWITCH = "multimem"
+"""Part of the name of an all-reduce that the switch does."""
+
+
+def work_of(call: Call, profile: Profile) -> tuple[OperatorClass, str | Exchange] | None:
+    """Class and work of a call; None if it is not known."""
+    exchange = _collective(call.facts) or _collective(call.operator.facts if call.operator else {})
+    if exchange or call.operator is None:
+        return (OperatorClass.COMMUNICATION, exchange) if exchange else None
+    if call.name in ALL_REDUCES and profile.gpus > 1:
+        place = ALL_REDUCES[call.name]
+        size = prod(_shape(call.operator, place)) * ELEMENT_BYTES.get(_type(call.operator, place), 1)
+        return OperatorClass.COMMUNICATION, Exchange("all_reduce", size, profile.gpus)
+    operator_class, kind = KNOWN.get(call.name, (OperatorClass.NORM, None))
+    text = kind(call.operator, call) if kind else ""
+    return (operator_class, text) if text else None
+
+
+def output_bytes(call: Call) -> int:
+    """Bytes of the output of a GEMM with one result, which has the type of its first matrix."""
+    operator = call.operator
+    assert operator is not None
+    place = GEMMS[call.name]
+    a, b = _shape(operator, place), _shape(operator, place + 1)
+    return a[0] * b[1] * ELEMENT_BYTES.get(_type(operator, place), 1) if len(a) == 2 else 0
+
+
+def _shape(operator: Operator, place: int) -> Shape:
+    return operator.shapes[place] if place < len(operator.shapes) else ()
+
+
+def _type(operator: Operator, place: int) -> str:
+    return operator.types[place] if place < len(operator.types) else ""
+
+
+def _value(operator: Operator, place: int) -> str:
+    return operator.values[place] if place < len(operator.values) else ""
+
+
+def _dtype(operator: Operator, place: int) -> DataType | None:
+    return TYPES.get(_type(operator, place))
+
+
+def _text(name: str, operator: Operator, place: int, **fields: object) -> str:
+    """Text of a kernel with the type of an argument, "" if t3sim has no such type."""
+    dtype = _dtype(operator, place)
+    return kernel_of(name, dtype, **fields) if dtype else ""
+
+
+def _gemm(operator: Operator, call: Call) -> str:
+    place = GEMMS[operator.name]
+    a, b, dtype = _shape(operator, place), _shape(operator, place + 1), _dtype(operator, place)
+    fits = len(a) == len(b) in (2, 3) and a[-1] == b[-2] and a[:-2] == b[:-2] and 0 not in (*a, *b)
+    if not fits or dtype is None:
+        return ""
+    if dtype == DataType.FP32 and any(part in kernel for part in TF32_KERNELS for kernel in call.kernels):
+        dtype = DataType.TF32
+    batch = a[0] if len(a) == 3 and a[0] > 1 else False
+    return kernel_of("gemm", dtype, m=a[-2], n=b[-1], k=a[-1], batch=batch)
+
+
+def _flash(operator: Operator, call: Call) -> str:
+    place, causal = FLASH[operator.name]
+    q, k, v = (_shape(operator, place + number) for number in range(3))
+    if not len(q) == len(k) == 4 or k != v or _value(operator, causal) not in ("True", "False"):
+        return ""
+    return _text(
+        *("flash_attention", operator, place),
+        batch=q[0],
+        heads=q[2],
+        kv_heads=k[2],
+        seq=k[1],
+        queries=q[1] if q[1] != k[1] else False,
+        head_dim=q[3],
+        causal=_value(operator, causal).lower(),
+        backward=operator.name.endswith("backward"),
+    )
+
+
+def _layernorm(operator: Operator, call: Call) -> str:
+    x, weight = _shape(operator, 0), _shape(operator, 2)
+    if not x or weight not in ((), x[-1:]):
+        return ""
+    return _text("layernorm", operator, 0, rows=prod(x[:-1]), cols=x[-1], stats=True, **EAGER_NORM)
+
+
+def _rmsnorm(operator: Operator, call: Call) -> str:
+    place, residual = RMSNORMS[operator.name]
+    x = _shape(operator, place)
+    return _text("rmsnorm", operator, place, rows=prod(x[:-1]), cols=x[-1], residual=residual) if x else ""
+
+
+def _softmax(operator: Operator, call: Call) -> str:
+    backward = operator.name == SOFTMAX_BACK
+    x, last = _shape(operator, 0), _value(operator, 2 if backward else 1)
+    if not x or last not in ("-1", str(len(x) - 1)):
+        return ""
+    return _text(
+        *("softmax", operator, 0),
+        rows=prod(x[:-1]),
+        cols=x[-1],
+        backward=backward,
+        **eager_softmax(x[-1], backward),
+    )
+
+
+def _gate(operator: Operator, call: Call) -> str:
+    x = _shape(operator, 0)
+    return _text("swiglu", operator, 0, rows=prod(x[:-1]), cols=x[-1]) if x else ""
+
+
+def _rotary(operator: Operator, call: Call) -> str:
+    q, k, head_dim = _shape(operator, 1), _shape(operator, 2), _value(operator, 3)
+    if not len(q) == len(k) == 2 or not head_dim.isdecimal() or head_dim == "0":
+        return ""
+    heads, kv_heads = q[1] // int(head_dim), k[1] // int(head_dim)
+    return _text("rotary", operator, 1, tokens=q[0], heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+
+
+def _kv_cache(operator: Operator, call: Call) -> str:
+    """Keys and values [tokens, heads, head size], or [tokens, all of them]."""
+    k = _shape(operator, 0)
+    if len(k) not in (2, 3):
+        return ""
+    return _text("kv_cache", operator, 0, tokens=k[0], kv_heads=k[1] if len(k) == 3 else 1, head_dim=k[-1])
+
+
+def _gelu(operator: Operator, call: Call) -> str:
+    rows, cols = _flat(_shape(operator, 0))
+    return _text("gelu", operator, 0, rows=rows, cols=cols, backward=operator.name == GELU_BACK) if rows else ""
+
+
+def _element_wise(operator: Operator, call: Call) -> str:
+    """One tensor in and one out, or two in: other tensors are smaller, so they stay in the caches."""
+    largest = max((prod(shape) for shape in operator.shapes if shape), default=0)
+    whole = [place for place, shape in enumerate(operator.shapes) if shape and prod(shape) == largest]
+    if largest < 1 or len({(_type(operator, place), _order(operator, place)) for place in whole}) > 1:
+        return ""
+    rows, cols = _flat(operator.shapes[whole[0]])
+    both = len(whole) == 2 and operator.name != "aten::copy_"
+    return _text("residual" if both else "bias", operator, whole[0], rows=rows, cols=cols)
+
+
+def _order(operator: Operator, place: int) -> Shape:
+    """Shape and strides of an argument, without dimensions of one element."""
+    shape = operator.shapes[place]
+    strides = operator.strides[place] if place < len(operator.strides) else ()
+    if len(strides) != len(shape):
+        return shape
+    return tuple(number for size, stride in zip(shape, strides, strict=True) if size > 1 for number in (size, stride))
+
+
+def _flat(shape: Shape) -> tuple[int, int]:
+    """(rows, columns) of the elements of a tensor."""
+    cols, left = 1, list(shape)
+    while left and cols < LEAST_COLUMNS:
+        cols *= left.pop()
+    return prod(left) if cols else 0, cols
+
+
+def _collective(facts: Mapping[str, Any]) -> Exchange | None:
+    """The exchange of a kernel of a communication library, from its event or that of its operator."""
+    kind = COLLECTIVES.get(str(facts.get("Collective name")))
+    found = [facts.get(name) for name in ("Group size", "In msg nelems", "Out msg nelems")]
+    gpus, sent, received = (number if isinstance(number, int) else 0 for number in found)
+    if kind is None or gpus < 2 or sent < 1 or received < 1:
+        return None
+    element = ELEMENT_BYTES.get(str(facts.get("dtype")), 1)
+    return Exchange(kind, element * (received if kind == "all_gather" else sent), gpus)
+
+
+Kind = Callable[[Operator, Call], str]
+KNOWN: dict[str, tuple[OperatorClass, Kind]] = {
+    **dict.fromkeys(GEMMS, (OperatorClass.MATRIX, _gemm)),
+    **dict.fromkeys(FLASH, (OperatorClass.ATTENTION, _flash)),
+    **dict.fromkeys(("aten::_softmax", SOFTMAX_BACK), (OperatorClass.ATTENTION, _softmax)),
+    "aten::native_layer_norm": (OperatorClass.NORM, _layernorm),
+    **dict.fromkeys(RMSNORMS, (OperatorClass.NORM, _rmsnorm)),
+    **dict.fromkeys(("aten::gelu", GELU_BACK), (OperatorClass.NORM, _gelu)),
+    **dict.fromkeys(("_C::silu_and_mul", "sgl_kernel::silu_and_mul"), (OperatorClass.NORM, _gate)),
+    **dict.fromkeys(("_C::rotary_embedding", "sgl_kernel::rotary_embedding"), (OperatorClass.NORM, _rotary)),
+    **dict.fromkeys(("_C_cache_ops::reshape_and_cache_flash", "sglang::store_cache"), (OperatorClass.NORM, _kv_cache)),
+    **dict.fromkeys(ELEMENT_WISE, (OperatorClass.NORM, _element_wise)),
+}
+"""Operator -> its class, and the function that makes its text from the arguments, "" if it cannot."""
+
+
+def in_switch(call: Call) -> bool:
+    """Is the call an all-reduce that the switch does?"""
+    return call.name in ALL_REDUCES and IN_SWITCH in call.name
+
+
+def reduced_gemms(works: Sequence[str | Exchange | None], calls: Sequence[Call]) -> Iterator[tuple[int, int]]:
+    """(place of a GEMM, place of the exchange that reduces its output).
+
+    It is the last GEMM that has ended before the exchange begins, if its output has the size of the exchange.
+    """
+    last = -1
+    for place, work in enumerate(works):
+        if isinstance(work, Exchange) and last >= 0 and work.kind in ("all_reduce", "reduce_scatter"):
+            call = calls[last]
+            if call.end_ns <= calls[place].begin_ns and output_bytes(call) == work.bytes:
+                yield last, place
+                last = -1
+        elif isinstance(work, str) and calls[place].name in GEMMS:
+            last = place
