@@ -59,7 +59,7 @@ def profile(
 
     The profile is of one process, with the shapes of arguments: torch.profiler.profile(record_shapes=True), then
     export_chrome_trace. Each different kernel and collective is simulated once and kept in the store of finished runs.
-    docs/models.md says which operators are known.
+    docs/profiles.md says which operators are known.
     """
     machine, found = load_preset(preset, overrides), read_profile(path)
     has = asked_configurations((ALL,), machine, gpus=found.gpus)
