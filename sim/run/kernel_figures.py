@@ -28,18 +28,19 @@ UNITS = {
     "sfu": "SFU",
 }
 """Unit that can bound an operator -> its name in `sim.run.shares`."""
-DIRTY_ADDRESS = 1 << 50
-"""Of the buffer that another kernel has written before."""
-DIRTY_SIZES = 1.25
-"""Size of that buffer in sizes of L2, so that all of L2 is dirty."""
-DIRTY_WARPS, DIRTY_UNROLL, DIRTY_LANE_BYTES = 8, 4, 16
+OTHER_ADDRESS, OTHER_COPY = 1 << 50, 1 << 51
+"""Of the buffers that another kernel has written or copied before."""
+OTHER_SIZES = 1.25
+"""Size of these buffers together in sizes of L2, so that they fill all of it."""
+OTHER_WARPS, OTHER_UNROLL, OTHER_LANE_BYTES = 8, 4, 16
 
 
 class L2State(StrEnum):
     """Content of L2 at the launch."""
 
     EMPTY = "empty"  # nothing, before each kernel of the operator; writes that a kernel leaves in L2 count too
-    DIRTY = "dirty"  # lines that another kernel has written, as in the middle of a model
+    DIRTY = "dirty"  # lines that another kernel has written
+    USED = "used"  # lines that another kernel has copied, so half of them are dirty, as in the middle of a model
     WARM = "warm"  # what the same operator has left, as in a loop over one operator
 
 
@@ -66,29 +67,33 @@ class KernelFigures:
 
 
 def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, accuracy: float) -> KernelRun:
-    """The run of an operator with this content of L2. accuracy: of `KernelRun`; used only for an empty L2."""
+    """The run of an operator with this content of L2. accuracy: of `KernelRun`, for an empty or a used L2."""
     before: tuple[KernelSource, ...] = ()
-    if l2 == L2State.DIRTY:
-        before = (dirty_lines(preset),)
+    if l2 in (L2State.DIRTY, L2State.USED):
+        before = (other_kernel(preset, Flow.WRITE if l2 == L2State.DIRTY else Flow.COPY),)
     elif l2 == L2State.WARM:
         before = kernels
     source = CommandSequence([*before, *kernels])
-    empty = l2 == L2State.EMPTY
-    return KernelRun(preset=preset, source=source, flush_l2=empty, accuracy=accuracy if empty else 0.0)
+    states = (L2State.EMPTY, L2State.USED)
+    return KernelRun(
+        preset=preset, source=source, flush_l2=l2 == L2State.EMPTY, accuracy=accuracy if l2 in states else 0.0
+    )
 
 
-def dirty_lines(preset: Preset) -> BufferStream:
-    """A kernel that fills L2 with lines that must be written back."""
+def other_kernel(preset: Preset, flow: Flow) -> BufferStream:
+    """A kernel that fills L2 with lines that it writes, or with as many that it reads as it writes."""
     lanes = preset.machine.cu.lanes_per_warp
-    workgroup_bytes = DIRTY_WARPS * DIRTY_UNROLL * DIRTY_LANE_BYTES * lanes
-    count = -(-int(DIRTY_SIZES * preset.machine.l2.bytes) // workgroup_bytes)
+    workgroup_bytes = OTHER_WARPS * OTHER_UNROLL * OTHER_LANE_BYTES * lanes
+    fills_bytes = int(OTHER_SIZES * preset.machine.l2.bytes) // (2 if flow == Flow.COPY else 1)
+    count = -(-fills_bytes // workgroup_bytes)
     return BufferStream(
-        Flow.WRITE,
+        flow,
         count * workgroup_bytes,
         workgroup_count=count,
-        warps=DIRTY_WARPS,
-        unroll=DIRTY_UNROLL,
-        address=DIRTY_ADDRESS,
+        warps=OTHER_WARPS,
+        unroll=OTHER_UNROLL,
+        address=OTHER_ADDRESS,
+        copy_address=OTHER_COPY,
         lanes=lanes,
     )
 

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
+from sim.run.kernel_figures import L2State, kernel_run
+from sim.run.run import Run
 from sim.scenario.exchange import check_all_to_all, exchange_run
 from sim.scenario.result import CONFIGURATIONS, LIBRARY, NVLS, SEQUENTIAL
 from sim.scenario.scheduled import Scheduled, ScheduleResult, Work
@@ -107,6 +109,12 @@ class ProfileScenario(Scheduled):
     def _known(self) -> list[tuple[OperatorClass, Work] | None]:
         """Class and work of every call that is simulated."""
         return [None if one is None or self._refused[one[1]] else one for one in self._found]
+
+    def kernel_run(self, text: str) -> Run:
+        """The run of a kernel in an L2 that other kernels have used. A GEMM of a pair has an empty L2, as the fused
+        kernels of the configurations have."""
+        paired = any(text == gemm for gemm, _ in self.pairs)
+        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY if paired else L2State.USED, self.accuracy)
 
     def _reason(self, work: Work) -> str:
         try:

@@ -30,7 +30,7 @@ from traces.errors import UserError
     type=click.Choice([state.value for state in L2State]),
     default=L2State.EMPTY.value,
     show_default=True,
-    help="Content of L2 at the launch: nothing, lines that another kernel wrote, or what this operator left.",
+    help="Content of L2 at the launch: nothing, what another kernel wrote or copied, or what this operator left.",
 )
 @with_accuracy("1%")
 @click.option("--list", "as_list", is_flag=True, help="List all kernels with their fields and defaults.")

@@ -31,6 +31,8 @@ GEMMS = {
     **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), 1),
 }
 """Matrix products, and the place of their first matrix. The second one follows."""
+ALIGNED_BYTES = 16
+"""Where rows of all matrices are multiples of it, padding changes no kernel."""
 FLASH = {
     "aten::_flash_attention_forward": (0, 8),
     "aten::_flash_attention_backward": (1, 11),
@@ -129,7 +131,8 @@ def _gemm(operator: Operator, call: Call) -> str:
     if dtype == DataType.FP32 and any(part in kernel for part in TF32_KERNELS for kernel in call.kernels):
         dtype = DataType.TF32
     batch = a[0] if len(a) == 3 and a[0] > 1 else False
-    return kernel_of("gemm", dtype, m=a[-2], n=b[-1], k=a[-1], batch=batch)
+    odd = any(width * dtype.bytes % ALIGNED_BYTES for width in (a[-1], b[-1]))
+    return kernel_of("gemm", dtype, m=a[-2], n=b[-1], k=a[-1], batch=batch, pad="dense" if odd else False)
 
 
 def _flash(operator: Operator, call: Call) -> str:

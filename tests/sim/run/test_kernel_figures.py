@@ -13,11 +13,11 @@ def figures(kernels, state, *changes):
     """(KernelFigures, the KernelResults of the operator's own kernels)."""
     preset = small_preset(*changes)
     result = kernel_run(preset, tuple(kernels), state, 0.0).execute()
-    assert len(result.kernels) == {"dirty": 1, "warm": len(kernels)}.get(state, 0) + len(kernels)
+    assert len(result.kernels) == {"dirty": 1, "used": 1, "warm": len(kernels)}.get(state, 0) + len(kernels)
     return figures_of(result, preset, tuple(kernels)), result.kernels[-len(kernels) :]
 
 
-@pytest.mark.parametrize("state", [L2State.DIRTY, L2State.WARM])
+@pytest.mark.parametrize("state", [L2State.DIRTY, L2State.USED, L2State.WARM])
 def test_the_time_is_from_the_launch_of_the_first_kernel_to_the_end_of_the_last(state):
     kernels = make_kernels("gelu:rows=64,cols=256,bias=1,fused=0")
     found, own = figures(kernels, state, *LAUNCHES)
@@ -29,13 +29,15 @@ def test_the_time_is_from_the_launch_of_the_first_kernel_to_the_end_of_the_last(
 
 
 def test_traffic_is_that_of_the_content_of_l2():
-    """Reads of a quarter of L2. In a dirty L2 each line takes the place of one that must be written back."""
+    """Reads of a quarter of L2. In a dirty L2 each line takes the place of one that must be written back, in a used L2
+    every second one does."""
     size = small_preset().machine.l2.bytes // 4
     kernels = [make_kernel(f"stream:flow=read,buffer_bytes={size}")]
     moved = {state: figures(kernels, state)[0] for state in L2State}
-    assert [moved[state].dram_read_bytes for state in L2State] == [size, size, 0]
+    assert [moved[state].dram_read_bytes for state in L2State] == [size, size, size, 0]
     assert [moved[state].dram_write_bytes for state in (L2State.EMPTY, L2State.WARM)] == [0, 0]
     assert moved[L2State.DIRTY].dram_write_bytes == pytest.approx(size, rel=0.05)
+    assert moved[L2State.USED].dram_write_bytes == pytest.approx(size / 2, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +52,20 @@ def test_what_bounds_an_operator(text, changes, bound):
     assert figures([make_kernel(text)], L2State.EMPTY, *changes)[0].bound_by == bound
 
 
-def test_only_an_empty_l2_is_extrapolated():
+def test_an_operator_in_a_used_l2_writes_back_as_much_as_it_writes():
+    """Copies of twice L2: what they find dirty is as much as what they leave dirty."""
+    size = 2 * small_preset().machine.l2.bytes
+    found, _ = figures([make_kernel(f"stream:flow=copy,buffer_bytes={size}")], L2State.USED)
+    assert found.dram_read_bytes == size
+    assert found.dram_write_bytes == pytest.approx(size, rel=0.05)
+
+
+def test_an_empty_and_a_used_l2_are_extrapolated():
     kernels = (make_kernel("stream:flow=read,buffer_bytes=4096"),)
     runs = {state: kernel_run(small_preset(), kernels, state, 0.02) for state in L2State}
     assert {state: (run.accuracy, run.flush_l2) for state, run in runs.items()} == {
         L2State.EMPTY: (0.02, True),
         L2State.DIRTY: (0.0, False),
+        L2State.USED: (0.02, False),
         L2State.WARM: (0.0, False),
     }

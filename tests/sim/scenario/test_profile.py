@@ -74,6 +74,14 @@ def test_measured_times_stand_beside_those_of_the_runs_without_launches_and_gaps
     assert rows[GEMM].error == pytest.approx(rows[GEMM].simulated_ns / 8_000 - 1)
 
 
+def test_kernels_begin_in_a_used_l2_but_not_a_gemm_with_an_exchange(result):
+    scenario = result.scenario
+    runs = {text: scenario.kernel_run(text) for text in scenario.kernels}
+    kernels = {text: [kernel.name for kernel in run.execute().kernels] for text, run in runs.items() if text != GEMM}
+    assert all(names[0].startswith("copy_") for names in kernels.values()) and kernels
+    assert runs[GEMM].flush_l2
+
+
 def test_overlap_saves_measured_time_in_the_ratio_of_simulated_ones(result):
     (pair,) = overlapped(result)
     assert (pair.calls, pair.measured_ns, pair.today) == (2, GPU_MEASURED_NS, LIBRARY)

@@ -16,6 +16,8 @@ KNOWN = {
     "addmm": (operator(1, "aten::addmm", [[16], [64, 32], [32, 16], [], []]), MATRIX, "gemm:m=64,n=16,k=32,dtype=bf16"),
     "bmm": (operator(1, "aten::bmm", [[5, 64, 32], [5, 32, 16]]), MATRIX, "gemm:m=64,n=16,k=32,batch=5,dtype=bf16"),
     "one of a batch": (operator(1, "aten::bmm", [[1, 64, 32], [1, 32, 16]]), MATRIX, "gemm:m=64,n=16,k=32,dtype=bf16"),
+    "rows that are not aligned": (operator(1, "aten::mm", [[64, 33], [33, 16]]), MATRIX,
+                                  "gemm:m=64,n=16,k=33,pad=dense,dtype=bf16"),
     "fp8": (operator(1, "aten::_scaled_mm", [[64, 32], [32, 16], [], []], 2 * ["c10::Float8_e4m3fn"] + 2 * [""]),
             MATRIX, "gemm:m=64,n=16,k=32,dtype=fp8"),
     "fp32": (operator(1, "aten::mm", [[64, 32], [32, 16]], 2 * ["float"]), MATRIX, "gemm:m=64,n=16,k=32,dtype=fp32"),
