@@ -9,7 +9,6 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -207,13 +206,11 @@ def _kernels(path: Path, events: Iterable[Mapping[str, Any]]) -> list[_Kernel]:
 
 
 def _calls(kernels: list[_Kernel], operators: Mapping[int, Operator]) -> Iterable[Call]:
-    """One call for neighbouring kernels of the same operator."""
-
-    def key(place: int) -> int:
-        return kernels[place].number if kernels[place].number in operators else -1 - place
-
-    for number, places in groupby(range(len(kernels)), key):
-        own = [kernels[place] for place in places]
+    """One call for all kernels of an operator, also if kernels of other streams begin between them."""
+    launched: dict[int, list[_Kernel]] = {}
+    for place, kernel in enumerate(kernels):
+        launched.setdefault(kernel.number if kernel.number in operators else -1 - place, []).append(kernel)
+    for number, own in launched.items():
         yield Call(
             operator=operators.get(number),
             kernels=tuple(kernel.name for kernel in own),

@@ -40,6 +40,13 @@ def test_kernels_come_in_the_order_of_their_begin_and_one_without_operator_is_a_
     assert profile.calls[1].operator is None
 
 
+def test_kernels_of_another_stream_do_not_split_a_call(tmp_path):
+    events = [MATRIX, kernel(2, 0.0, 5.0, "gemm"), kernel(9, 3.0, 9.0, "nccl"), kernel(2, 6.0, 2.0, "splitk")]
+    calls = read_profile(write_profile(tmp_path / "p.json", events)).calls
+    assert [call.kernels for call in calls] == [("gemm", "splitk"), ("nccl",)]
+    assert (calls[0].end_ns, calls[0].time_ns) == (8_000, 7_000)
+
+
 def test_times_far_from_zero_keep_their_nanoseconds(tmp_path):
     far = 1_419_247_335_455.0
     events = [MATRIX, kernel(2, far + 0.25, 1.125), kernel(3, far + 2.5, 0.5)]
