@@ -271,12 +271,17 @@ def reduced_gemms(works: Sequence[str | Exchange | None], calls: Sequence[Call])
 
     It is the last GEMM that has ended before the exchange begins, if its output has the size of the exchange.
     """
-    last = -1
+    begun: set[int] = set()  # GEMMs that no exchange reduces yet
     for place, work in enumerate(works):
-        if isinstance(work, Exchange) and last >= 0 and work.kind in ("all_reduce", "reduce_scatter"):
-            call = calls[last]
-            if call.end_ns <= calls[place].begin_ns and output_bytes(call) == work.bytes:
-                yield last, place
-                last = -1
-        elif isinstance(work, str) and calls[place].name in GEMMS:
-            last = place
+        call = calls[place]
+        if isinstance(work, Exchange) and work.kind in ("all_reduce", "reduce_scatter"):
+            ended = {gemm for gemm in begun if calls[gemm].end_ns <= call.begin_ns}
+            begun -= ended
+            if ended:
+                last = max(ended, key=lambda gemm: (calls[gemm].end_ns, gemm))
+                if works[last] and output_bytes(calls[last]) == work.bytes:
+                    yield last, place
+                else:
+                    begun.add(last)
+        elif call.name in GEMMS:
+            begun.add(place)

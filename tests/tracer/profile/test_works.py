@@ -129,6 +129,7 @@ def test_an_all_reduce_in_the_switch_has_all_gpus_of_the_run(tmp_path):
 
 def _pairs(tmp_path, *events):
     operators = [operator(n, "aten::mm", [[64, 32], [32, k]]) for n, k in ((1, 16), (2, 16), (3, 128))]
+    operators.append(operator(4, "aten::mm", [[64, 32], [32, 16]], ["float", BF16]))
     profile = read_profile(write_profile(tmp_path / "p.json", [*operators, *events]))
     works = [found and found[1] for found in (work_of(call, profile) for call in profile.calls)]
     return list(reduced_gemms(works, profile.calls))
@@ -144,6 +145,8 @@ def test_an_exchange_reduces_the_last_gemm_if_that_has_ended_and_has_its_size(tm
     assert _pairs(tmp_path, first, second, between, reduce(40.0)) == [(1, 3)]
     assert _pairs(tmp_path, first, reduce(12.0, "_reduce_scatter_base"), second, reduce(40.0)) == [(0, 1), (2, 3)]
     assert _pairs(tmp_path, first, wide, reduce(40.0)) == []  # another size
+    assert _pairs(tmp_path, first, kernel(2, 11.0, 10.0), reduce(12.0)) == [(0, 2)]  # the second one runs beside it
+    assert _pairs(tmp_path, first, kernel(4, 11.0, 2.0), reduce(14.0)) == []  # of a GEMM that is no work
     assert _pairs(tmp_path, first, reduce(9.0)) == []  # it runs beside the GEMM
     assert _pairs(tmp_path, first, reduce(12.0), reduce(40.0)) == [(0, 1)]  # once
     assert _pairs(tmp_path, first, reduce(12.0, "_allgather_base")) == []
