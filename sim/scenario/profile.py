@@ -32,6 +32,11 @@ GEMM, EXCHANGE = "gemm", "exchange"
 UNKNOWN = "unknown operator"
 
 
+def error_of(simulated_ns: float, measured_ns: float) -> float | None:
+    """Relative error of a simulated time; None = the measured one is 0."""
+    return simulated_ns / measured_ns - 1 if measured_ns else None
+
+
 class Compared(NamedTuple):
     """A step of a profile.
 
@@ -55,9 +60,8 @@ class Compared(NamedTuple):
     time_error: float
 
     @property
-    def error(self) -> float:
-        """Relative error of the simulated time."""
-        return self.simulated_ns / self.measured_ns - 1 if self.measured_ns else 0.0
+    def error(self) -> float | None:
+        return error_of(self.simulated_ns, self.measured_ns)
 
 
 class LeftOut(NamedTuple):

@@ -6,7 +6,7 @@ import click
 
 from sim.presets import load_preset
 from sim.scenario.asked import ALL, asked_configurations
-from sim.scenario.profile import ProfileResult, ProfileScenario, compared, overlapped, speedup
+from sim.scenario.profile import ProfileResult, ProfileScenario, compared, error_of, overlapped, speedup
 from sim.scenario.result import ALL_CONFIGURATIONS, LIBRARY, NVLS, T3, T3_MCA
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
@@ -105,7 +105,7 @@ def show_profile(result: ProfileResult) -> None:
             sums[place] += value
     table: list[tuple[object, ...]] = [
         (name, round(calls), _time(measured_ns), share(measured_ns / measured.time_ns), _time(simulated_ns),
-         _error(simulated_ns / measured_ns - 1))
+         _error(error_of(simulated_ns, measured_ns)))
         for name, (calls, measured_ns, simulated_ns) in classes.items()
     ]  # fmt: skip
     more_ns = sum(row.measured_ns for row in left_out)
@@ -170,5 +170,5 @@ def _time(time_ns: float) -> Quantity:
     return duration(time_ns * PS_PER_NS)
 
 
-def _error(value: float) -> Quantity:
-    return Quantity(value, f"{value:+.1%}")
+def _error(value: float | None) -> Quantity | None:
+    return None if value is None else Quantity(value, f"{value:+.1%}")

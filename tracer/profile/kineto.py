@@ -91,7 +91,8 @@ def read_profile(path: str | Path) -> Profile:
     """The profile in a file.
 
     Raises:
-        UserError: the file cannot be read or is no profile, it has no kernel or no shape, or kernels of several GPUs.
+        UserError: the file cannot be read or is no profile, it has no kernel, no time or no shape, or kernels of
+            several GPUs.
     """
     path = Path(path)
     content = _content(path)
@@ -103,6 +104,8 @@ def read_profile(path: str | Path) -> Profile:
     kernels = _kernels(path, found)
     if not any(shape for operator in operators.values() for shape in operator.shapes):
         raise UserError(f"{path}: found no operator with the shapes of its arguments; {RECORD}")
+    if not any(kernel.time_ns for kernel in kernels):
+        raise UserError(f"{path}: found no kernel that takes time, allowed is a profile of PyTorch")
     whole = content if isinstance(content, dict) else {}
     device, world = _first(whole.get("deviceProperties")), whole.get("distributedInfo")
     gpus = world.get("world_size") if isinstance(world, dict) else 1

@@ -172,6 +172,16 @@ def test_the_verb_prints_tables(invoke):
     assert "T3-MCA" in with_pairs and "NVLS" in with_pairs
 
 
+def test_kernels_without_a_measured_time_have_no_error(tmp_path, monkeypatch, store):
+    events = [operator(1, "aten::mm", [[512, 256], [256, 512]]), kernel(1, 0.0, 0.0), kernel(2, 1.0, 1.0)]
+    monkeypatch.setenv(VARIABLE, str(store.folder))
+    path = str(write_profile(tmp_path / "p.json", events))
+    text, found = (CliRunner().invoke(verb, [path, f"--{form}"], catch_exceptions=False).stdout
+                   for form in ("format=csv", "json"))  # fmt: skip
+    assert "\nmatrix,1,0.0,0.0," in text
+    assert json.loads(found)["steps"][0]["error"] is None
+
+
 def test_the_verb_names_a_file_that_is_no_profile(tmp_path):
     (tmp_path / "p.json").write_text("{}")
     failure = CliRunner().invoke(verb, [str(tmp_path / "p.json")]).exception

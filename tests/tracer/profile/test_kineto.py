@@ -74,6 +74,7 @@ REFUSED = {
     "no shapes": (json.dumps([operator(2, "aten::mm", []), kernel(2, 0, 1)]).encode(), "with the shapes"),
     "two GPUs": (json.dumps([MATRIX, kernel(2, 0, 1), kernel(3, 2, 1, device=1)]).encode(), "GPUs 0, 1"),
     "no time": (json.dumps([MATRIX, kernel(2, 0, None)]).encode(), "dur: found None"),
+    "no time of any": (json.dumps([MATRIX, kernel(2, 0, 0)]).encode(), "no kernel that takes time"),
     "a time below zero": (json.dumps([MATRIX, kernel(2, 0, -1)]).encode(), "dur: found -1"),
     "no number": (b'[{"ph": "X", "cat": "kernel", "name": "k", "ts": NaN, "dur": 1}]', "ts: found nan"),
     "arguments": (json.dumps([{**MATRIX, "args": {"External id": 2, "Input Dims": 7}}, kernel(2, 0, 1)]).encode(),
