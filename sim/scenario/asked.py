@@ -6,11 +6,23 @@ from sim.collective.library import PLAIN
 from sim.collective.own_plan import OwnPlan
 from sim.collective.topology import is_direct
 from sim.presets import Preset
-from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, IN_SWITCH, LIBRARY, SEQUENTIAL, SOFTWARE
 from sim.spec import Topology
+from traces.errors import UserError
 
 ALL = "all"
 """A name for all configurations that a machine has."""
+
+
+def check_overlap(names: Sequence[str], overlap: bool) -> None:
+    """Refuse configurations that are asked for beside --no-overlap.
+
+    Raises:
+        UserError: names the first.
+    """
+    others = [name for name in names if name != SEQUENTIAL]
+    if others and not overlap:
+        raise UserError(f"--configuration: found {others[0]} with --no-overlap, allowed is {SEQUENTIAL}")
 
 
 def asked_configurations(

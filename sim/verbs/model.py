@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from sim.presets import load_preset
-from sim.scenario.asked import ALL, asked_configurations
+from sim.scenario.asked import ALL, asked_configurations, check_overlap
 from sim.scenario.model import ModelResult, ModelScenario
 from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
 from sim.verbs.accuracy_option import with_accuracy
@@ -129,9 +129,7 @@ def model(
         return
     if name is None:
         raise UserError("model: found no name, allowed is NAME, the path of a config.json, or --list")
-    others = [each for each in chosen if each != SEQUENTIAL]
-    if others and not overlap:
-        raise UserError(f"--configuration: found {others[0]} with --no-overlap, allowed is {SEQUENTIAL}")
+    check_overlap(chosen, overlap)
     if figure:
         check_figure(output_path(figure))
     shape = load_model(name)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from sim.presets import load_preset
-from sim.scenario.asked import ALL, asked_configurations
+from sim.scenario.asked import ALL, asked_configurations, check_overlap
 from sim.scenario.profile import ProfileResult, ProfileScenario, compared, error_of, overlapped, speedup
 from sim.scenario.result import ALL_CONFIGURATIONS, LIBRARY, NVLS, T3, T3_MCA
 from sim.verbs.accuracy_option import with_accuracy
@@ -61,6 +61,7 @@ def profile(
     export_chrome_trace. Each different kernel and collective is simulated once and kept in the store of finished runs.
     docs/profiles.md says which operators are known.
     """
+    check_overlap(chosen, overlap)
     machine, found = load_preset(preset, overrides), read_profile(path)
     has = asked_configurations((ALL,), machine, gpus=found.gpus)
     names = asked_configurations(chosen, machine, gpus=found.gpus) if chosen else tuple(

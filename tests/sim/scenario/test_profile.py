@@ -182,6 +182,11 @@ def test_kernels_without_a_measured_time_have_no_error(tmp_path, monkeypatch, st
     assert json.loads(found)["steps"][0]["error"] is None
 
 
+def test_the_verb_refuses_a_configuration_without_overlap(invoke):
+    with pytest.raises(UserError, match="found T3 with --no-overlap, allowed is Sequential"):
+        invoke("--no-overlap", "--configuration", "Sequential", "--configuration", "T3")
+
+
 def test_the_verb_names_a_file_that_is_no_profile(tmp_path):
     (tmp_path / "p.json").write_text("{}")
     failure = CliRunner().invoke(verb, [str(tmp_path / "p.json")]).exception
