@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sim.gemm_facts import gpu_facts
 from sim.presets import Preset
 from sim.run.kernel_figures import L2State, kernel_run
 from sim.run.run import Run
 from sim.scenario.exchange import check_all_to_all, exchange_run
 from sim.scenario.result import CONFIGURATIONS, LIBRARY, NVLS, SEQUENTIAL
-from sim.scenario.scheduled import Scheduled, ScheduleResult, Work
-from tracer.kernels import make_kernels
+from sim.scenario.scheduled import Scheduled, ScheduleResult, Work, kernels_on
 from tracer.models.schedule import Block, Exchange, OperatorClass, Schedule, Step
 from tracer.profile.kineto import Call, Profile
 from tracer.profile.works import in_switch, reduced_gemms, work_of
@@ -123,7 +121,7 @@ class ProfileScenario(Scheduled):
     def _reason(self, work: Work) -> str:
         try:
             if isinstance(work, str):
-                make_kernels(work, gpu_facts(self.preset.machine))
+                kernels_on(self.preset.machine, work)
             elif work.kind == "all_to_all":
                 check_all_to_all(self.preset, work)
             else:

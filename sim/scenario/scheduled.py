@@ -16,10 +16,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any, Generic, TypeVar
 
 from sim.collective.library import PLAIN
 from sim.gemm_facts import gpu_facts
+from sim.occupancy import occupancy
 from sim.presets import Preset
 from sim.run.extrapolation import TIME_ERROR
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
@@ -32,7 +34,7 @@ from sim.scenario.pair import AFTER_GEMM, Pair, refused_in
 from sim.scenario.result import BY_COPIES, NEEDS, SEQUENTIAL, T3
 from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime
-from tracer.gemm.architecture import GpuFacts
+from sim.spec import Machine
 from tracer.kernels import make_gemm, make_kernels
 from tracer.models.schedule import Block, Exchange, OperatorClass, Schedule, Step
 from traces.errors import UserError
@@ -50,14 +52,26 @@ def gemm_of(block: Block, step: Step) -> str:
     return next(str(each.work) for each in block.steps if each.name == step.reduces) if step.reduces else ""
 
 
-def _kernels_of(text: str, gpu: GpuFacts) -> tuple[KernelSource, ...]:
+def kernels_on(machine: Machine, text: str) -> tuple[KernelSource, ...]:
+    """The kernels that a text names.
+
+    Raises:
+        UserError: an impossible one, or one of which no workgroup fits on a CU.
+    """
+    kernels = make_kernels(text, gpu_facts(machine))
+    for info in (kernel.info for kernel in kernels):
+        occupancy(machine.cu, prod(info.block), info.registers, info.shared_bytes)
+    return kernels
+
+
+def _kernels_of(text: str, machine: Machine) -> tuple[KernelSource, ...]:
     """The kernels of a step.
 
     Raises:
-        UserError: an impossible one. Other software has no limits of fused attention.
+        UserError: as `kernels_on`. Other software has no limits of fused attention.
     """
     try:
-        return make_kernels(text, gpu)
+        return kernels_on(machine, text)
     except UserError as reason:
         other = (
             "; with --no-flash scores, softmax and values are kernels of their own" if text.startswith("flash_") else ""
@@ -125,9 +139,8 @@ class Scheduled(ABC):
     @cached_property
     def kernels(self) -> dict[str, tuple[KernelSource, ...]]:
         """Text -> the kernels of every different kernel step."""
-        gpu = gpu_facts(self.preset.machine)
         texts = {step.work for _, step in self.steps() if isinstance(step.work, str)}
-        return {text: _kernels_of(text, gpu) for text in sorted(texts)}
+        return {text: _kernels_of(text, self.preset.machine) for text in sorted(texts)}
 
     @cached_property
     def kept(self) -> dict[str, int]:

@@ -125,10 +125,17 @@ def test_today_is_what_the_program_does_if_the_machine_has_it(tmp_path):
 FP8 = [operator(1, "aten::_scaled_mm", [[64, 32], [32, 16]], 2 * ["c10::Float8_e4m3fn"]), kernel(1, 0.0, 1.0)]
 ALL_TO_ALL = [operator(1, "c10d::alltoall", [[4096]]), nccl(1, 2.0, 1.0, "all_to_allv", 4096, 4096, 4)]
 
+WIDE = [*([1, 512, 8, 256] for _ in range(3)), *([] for _ in range(6))]
+FLASH = [operator(1, "aten::_flash_attention_forward", WIDE, values=[*[""] * 8, "True"]), kernel(1, 0.0, 1.0)]
+
 
 @pytest.mark.parametrize(
     ("events", "preset", "reason"),
-    [(FP8, "a100_80g", "found fp8, which the machine lacks"), (ALL_TO_ALL, "t3_2024", "link.topology")],
+    [
+        (FP8, "a100_80g", "found fp8, which the machine lacks"),
+        (ALL_TO_ALL, "t3_2024", "link.topology"),
+        (FLASH, "t3_2024", "does not fit on a CU: cu.shared_bytes = 98304"),
+    ],
 )
 def test_what_the_machine_cannot_run_is_left_out_with_the_reason(tmp_path, events, preset, reason):
     scenario = _scenario(tmp_path, events, preset)
