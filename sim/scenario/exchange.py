@@ -56,6 +56,8 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
     """
     if exchange.gpus < 2:
         raise UserError(f"{exchange.kind}: found {exchange.gpus} GPU, allowed are 2 and more")
+    if not 1 <= exchange.bytes <= LARGEST_BYTES:
+        raise UserError(f"{exchange.kind}: found {exchange.bytes} bytes, allowed are 1 to {LARGEST_BYTES}")
     return library_run(preset, exchange) or plain_run(preset, exchange)
 
 

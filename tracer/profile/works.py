@@ -82,10 +82,11 @@ def work_of(call: Call, profile: Profile) -> tuple[OperatorClass, str | Exchange
     exchange = _collective(call.facts) or _collective(call.operator.facts if call.operator else {})
     if exchange or call.operator is None:
         return (OperatorClass.COMMUNICATION, exchange) if exchange else None
-    if call.name in ALL_REDUCES and profile.gpus > 1:
+    if call.name in ALL_REDUCES:
         place = ALL_REDUCES[call.name]
-        size = prod(_shape(call.operator, place)) * ELEMENT_BYTES.get(_type(call.operator, place), 1)
-        return OperatorClass.COMMUNICATION, Exchange("all_reduce", size, profile.gpus)
+        shape, element = _shape(call.operator, place), ELEMENT_BYTES.get(_type(call.operator, place), 1)
+        exchange = Exchange("all_reduce", prod(shape) * element, profile.gpus)
+        return (OperatorClass.COMMUNICATION, exchange) if shape and profile.gpus > 1 else None
     operator_class, kind = KNOWN.get(call.name, (OperatorClass.NORM, None))
     text = kind(call.operator, call) if kind else ""
     return (operator_class, text) if text else None

@@ -125,6 +125,8 @@ def test_today_is_what_the_program_does_if_the_machine_has_it(tmp_path):
 FP8 = [operator(1, "aten::_scaled_mm", [[64, 32], [32, 16]], 2 * ["c10::Float8_e4m3fn"]), kernel(1, 0.0, 1.0)]
 ALL_TO_ALL = [operator(1, "c10d::alltoall", [[4096]]), nccl(1, 2.0, 1.0, "all_to_allv", 4096, 4096, 4)]
 
+HUGE = [operator(1, "x", [[1]]), nccl(2, 0.0, 1.0, "allreduce", 10**4000, 10**4000, 4)]
+EMPTY = [operator(1, "x", [[1]]), operator(2, "symm_mem::multimem_all_reduce_", [[0]]), kernel(2, 0.0, 1.0)]
 WIDE = [*([1, 512, 8, 256] for _ in range(3)), *([] for _ in range(6))]
 FLASH = [operator(1, "aten::_flash_attention_forward", WIDE, values=[*[""] * 8, "True"]), kernel(1, 0.0, 1.0)]
 
@@ -134,6 +136,8 @@ FLASH = [operator(1, "aten::_flash_attention_forward", WIDE, values=[*[""] * 8, 
     [
         (FP8, "a100_80g", "found fp8, which the machine lacks"),
         (ALL_TO_ALL, "t3_2024", "link.topology"),
+        (HUGE, "h100_sxm", "allowed are 1 to 1099511627776"),
+        (EMPTY, "h100_sxm", "found 0 bytes"),
         (FLASH, "t3_2024", "does not fit on a CU: cu.shared_bytes = 98304"),
     ],
 )

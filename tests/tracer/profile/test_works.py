@@ -125,6 +125,7 @@ def test_an_all_reduce_in_the_switch_has_all_gpus_of_the_run(tmp_path):
     call, profile = _call(tmp_path, event)
     assert work_of(call, profile) == (OperatorClass.COMMUNICATION, Exchange("all_reduce", 8192, 4))
     assert work_of(call, profile._replace(gpus=1)) is None
+    assert work_of(*_call(tmp_path, operator(1, "symm_mem::multimem_all_reduce_", []))) is None
 
 
 def _pairs(tmp_path, *events):
