@@ -7,6 +7,7 @@ one of `cpu_op` is an operator; both have the same `External id`. Old versions w
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 from traces.errors import UserError
 
 GZIP_MAGIC = b"\x1f\x8b"
+NUMBER = re.compile("[0-9]{1,18}")
 KERNEL, OPERATORS = "kernel", ("cpu_op", "operator")
 NS_PER_US = 1000
 RECORD = "torch.profiler.profile(record_shapes=True) records it"
@@ -144,6 +146,11 @@ def _first(found: Any) -> Mapping[str, Any]:
     return found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
 
 
+def whole_number(found: Any) -> int:
+    """A whole number, also as text; -1 = it is none."""
+    return int(found) if isinstance(found, int) or (isinstance(found, str) and NUMBER.fullmatch(found)) else -1
+
+
 def _facts(event: Mapping[str, Any]) -> Mapping[str, Any]:
     facts = event.get("args")
     return facts if isinstance(facts, dict) else {}
@@ -151,8 +158,7 @@ def _facts(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _number(facts: Mapping[str, Any]) -> int:
     """`External id` of an event, -1 = none."""
-    found = facts.get("External id", facts.get("external id"))
-    return int(found) if isinstance(found, int) or (isinstance(found, str) and found.isdecimal()) else -1
+    return whole_number(facts.get("External id", facts.get("external id")))
 
 
 def _operators(path: Path, events: Iterable[Mapping[str, Any]]) -> Iterable[Operator]:
@@ -185,9 +191,9 @@ def _kernels(path: Path, events: Iterable[Mapping[str, Any]]) -> list[_Kernel]:
     found = [event for event in events if str(event.get("cat")).lower() == KERNEL]
     if not found:
         raise UserError(f"{path}: found no kernel of a GPU; {RECORD} if the GPU is among its activities")
-    devices = {_facts(event).get("device", event.get("pid")) for event in found}
+    devices = {str(_facts(event).get("device", event.get("pid"))) for event in found}
     if len(devices) > 1:
-        names = ", ".join(sorted(map(str, devices)))
+        names = ", ".join(sorted(devices))
         raise UserError(f"{path}: found kernels of GPUs {names}, allowed is a profile of one GPU: of one process")
     for event in found:
         for name in ("ts", "dur"):

@@ -13,7 +13,7 @@ from typing import Any
 from tracer.data_type import DataType
 from tracer.models.schedule import Exchange, OperatorClass
 from tracer.models.texts import EAGER_NORM, eager_softmax, kernel_of
-from tracer.profile.kineto import Call, Operator, Profile, Shape
+from tracer.profile.kineto import Call, Operator, Profile, Shape, whole_number
 
 TYPES = {
     "c10::BFloat16": DataType.BF16,
@@ -187,10 +187,10 @@ def _gate(operator: Operator, call: Call) -> str:
 
 
 def _rotary(operator: Operator, call: Call) -> str:
-    q, k, head_dim = _shape(operator, 1), _shape(operator, 2), _value(operator, 3)
-    if not len(q) == len(k) == 2 or not head_dim.isdecimal() or head_dim == "0":
+    q, k, head_dim = _shape(operator, 1), _shape(operator, 2), whole_number(_value(operator, 3))
+    if not len(q) == len(k) == 2 or head_dim < 1:
         return ""
-    heads, kv_heads = q[1] // int(head_dim), k[1] // int(head_dim)
+    heads, kv_heads = q[1] // head_dim, k[1] // head_dim
     return _text("rotary", operator, 1, tokens=q[0], heads=heads, kv_heads=kv_heads, head_dim=head_dim)
 
 

@@ -47,6 +47,13 @@ def test_kernels_of_another_stream_do_not_split_a_call(tmp_path):
     assert (calls[0].end_ns, calls[0].time_ns) == (8_000, 7_000)
 
 
+@pytest.mark.parametrize(("number", "known"), [("2", True), ("٢", False), ("9" * 5000, False), ([2], False)])
+def test_an_operator_may_be_named_by_a_text(tmp_path, number, known):
+    named = {**MATRIX, "args": {**MATRIX["args"], "External id": number}}
+    (call,) = read_profile(write_profile(tmp_path / "p.json", [MATRIX, named, kernel(number, 0.0, 1.0)])).calls
+    assert (call.operator is not None) == known
+
+
 def test_times_far_from_zero_keep_their_nanoseconds(tmp_path):
     far = 1_419_247_335_455.0
     events = [MATRIX, kernel(2, far + 0.25, 1.125), kernel(3, far + 2.5, 0.5)]
@@ -77,6 +84,8 @@ REFUSED = {
     "no time of any": (json.dumps([MATRIX, kernel(2, 0, 0)]).encode(), "no kernel that takes time"),
     "a time below zero": (json.dumps([MATRIX, kernel(2, 0, -1)]).encode(), "dur: found -1"),
     "no number": (b'[{"ph": "X", "cat": "kernel", "name": "k", "ts": NaN, "dur": 1}]', "ts: found nan"),
+    "two odd GPUs": (json.dumps([MATRIX, kernel(2, 0, 1, device=[0]), kernel(3, 2, 1, device=[1])]).encode(),
+                     r"GPUs \[0\], \[1\]"),
     "arguments": (json.dumps([{**MATRIX, "args": {"External id": 2, "Input Dims": 7}}, kernel(2, 0, 1)]).encode(),
                   "arguments that are no lists"),
 }  # fmt: skip

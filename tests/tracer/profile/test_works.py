@@ -72,6 +72,9 @@ UNKNOWN = {
     "softmax of another dimension": operator(1, "aten::_softmax", [[2, 512], [], []], values=["", "0", ""]),
     "a copy into another order": operator(1, "aten::copy_", [[64, 32]] * 2, strides=[[32, 1], [1, 64]]),
     "a copy into another type": operator(1, "aten::copy_", [[64, 32]] * 2, ["float", BF16]),
+    "rotary of heads without a size": operator(
+        1, "_C::rotary_embedding", [[8], [8, 512], [8, 128], []], values=["", "", "", "00"]
+    ),
     "nothing": operator(1, "aten::add", [[], []]),
 }
 
