@@ -63,9 +63,8 @@ def profile(
     """
     check_overlap(chosen, overlap)
     machine, found = load_preset(preset, overrides), read_profile(path)
-    has = asked_configurations((ALL,), machine, gpus=found.gpus)
-    names = asked_configurations(chosen, machine, gpus=found.gpus) if chosen else tuple(
-        name for name in DEFAULTS if name in has)  # fmt: skip
+    has = asked_configurations((ALL,), machine)
+    names = asked_configurations(chosen, machine) if chosen else tuple(name for name in DEFAULTS if name in has)
     scenario = ProfileScenario(machine, found, accuracy, overlap, names)
     done = simulate("profile", scenario, workers, fresh)
     if as_json:

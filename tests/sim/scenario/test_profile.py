@@ -153,8 +153,8 @@ def invoke(tmp_path, monkeypatch, store):
     monkeypatch.setenv(VARIABLE, str(store.folder))
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
-        write_profile(tmp_path / "p.json.gz", layer(), gpus=4)
+    def run(*arguments, gpus=4):
+        write_profile(tmp_path / "p.json.gz", layer(), gpus=gpus)
         done = CliRunner().invoke(verb, ["p.json.gz", *arguments])
         if done.exception:
             raise done.exception
@@ -191,6 +191,12 @@ def test_kernels_without_a_measured_time_have_no_error(tmp_path, monkeypatch, st
                    for form in ("format=csv", "json"))  # fmt: skip
     assert "\nmatrix,1,0.0,0.0," in text
     assert json.loads(found)["steps"][0]["error"] is None
+
+
+def test_exchanges_within_a_node_have_its_switch_also_if_the_run_has_several_nodes(invoke):
+    found = json.loads(invoke("--set", "network.node_gpus=8", "--json", gpus=16))
+    assert found["gpus"] == 16 and "NVLS" in found["speedups"]
+    assert not found["not_fused"]
 
 
 def test_the_verb_refuses_a_configuration_without_overlap(invoke):
