@@ -169,11 +169,11 @@ class ProfileScenario(Scheduled):
         return sorted(rows, key=lambda row: (-row.measured_ns, row.operator))
 
     def today(self, block: Block) -> str:
-        """The configuration that a pair of the profile has today: an all-reduce in the switch, or that of a library."""
+        """The configuration that a pair of the profile has today: in the switch if it does that, else by a library."""
         gemm, exchange = block.steps
         pair = self.pairs.get((str(gemm.work), exchange.work))
         switch = self._in_switch(self.blocks[block.name][0][1])
-        wanted = (NVLS,) if switch else (LIBRARY,)
+        wanted = (NVLS, LIBRARY) if switch else (LIBRARY,)
         usable = [name for name in wanted if name in self.shown and pair and name not in pair.refused]
         return usable[0] if usable else SEQUENTIAL
 

@@ -117,6 +117,7 @@ def test_today_is_what_the_program_does_if_the_machine_has_it(tmp_path):
         return scenario.today(next(block for block in scenario.schedule.forward if len(block.steps) > 1))
 
     assert today(_in_switch(), "h100_sxm", LIBRARY, NVLS) == NVLS
+    assert today(_in_switch(), "a100_80g", LIBRARY, T3) == LIBRARY
     assert today(layer(), "h100_sxm", LIBRARY, NVLS) == LIBRARY
     assert today(layer(), "h100_sxm", T3) == SEQUENTIAL
     assert today(_in_switch(), "t3_2024", T3) == SEQUENTIAL
