@@ -155,7 +155,7 @@ def scenario_text(scenario, k):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ((), "In Sequential, reductions of GEMMs are plain"),
+        ((), "In Sequential and T3, reductions of GEMMs are plain"),
         (("--no-overlap", "--tp", "16"), "Exchanges of 16 GPUs: more than a node of nccl"),
     ],
 )
