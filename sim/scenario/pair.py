@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from sim.run.result import RunResult
 from sim.run.run import Run
-from sim.scenario.result import IDEAL, IDEAL_NMC, NEEDS, REDUCE_AT_ONCE, SEQUENTIAL, SP_NVLS
+from sim.scenario.result import IDEAL, IDEAL_NMC, LIBRARY, NEEDS, NVLS, REDUCE_AT_ONCE, SEQUENTIAL, SP_NVLS
 from sim.scenario.scenario import Scenario, check_scenario, runs_of
 from traces.errors import UserError
 
+AT_ONCE = NEEDS[LIBRARY][-1]
+"""The run of a library's collective."""
 AFTER_GEMM = (*REDUCE_AT_ONCE, SP_NVLS)
 """Configurations whose exchange follows the GEMM, which runs as in Sequential."""
 
@@ -34,11 +36,13 @@ class Pair:
         """Runs of the scenario that the pair needs (`sim.scenario.result.RUNS`). The GEMM alone has its own run."""
         usable = [name for name in self.configurations if name not in self.refused]
         reduces = self.kind == "reduce_scatter"
-        unused = {"gemm", *(NEEDS[name][-1] for name in usable if reduces)}
+        unused = {"gemm", *(NEEDS[name][-1] for name in usable if reduces and name != LIBRARY)}
         return tuple(name for name in runs_of(usable) if name not in unused)
 
     def runs(self) -> dict[str, Run]:
-        return {name: self.scenario.run(name) for name in self.names}
+        """By name. The library does the exchange in one kernel, whatever its kind."""
+        scenario = self.scenario
+        return {name: scenario.library_run(self.kind) if name == AT_ONCE else scenario.run(name) for name in self.names}
 
     def overlapped_ps(self, name: str, gemm_ps: int, runs: Mapping[str, RunResult]) -> int:
         """Time of the GEMM and its reduce-scatter in a configuration that overlaps them.
@@ -62,8 +66,10 @@ def refused_in(scenario: Scenario, kind: str, names: Sequence[str]) -> dict[str,
     for name in (name for name in names if name != SEQUENTIAL):
         try:
             check_scenario(scenario, (name,))
+            if name == LIBRARY:
+                scenario.library_run(kind)
         except UserError as reason:
             refused[name] = str(reason)
-        if kind == "reduce_scatter" and name in REDUCE_AT_ONCE:
+        if kind == "reduce_scatter" and name == NVLS:
             refused[name] = f"{name} ends with an all-reduce, the exchange is a reduce-scatter"
     return refused

@@ -240,7 +240,7 @@ class Scenario:
         if name == "t3_nvls":
             return SoftwareRun(source=self.fused(), kind=FUSED_IN_SWITCH, **common)
         if name == "ar_library":
-            return self._library_run()
+            return self.library_run("all_reduce")
         update = name == "rs_nmc"
         return CollectiveRun(source=self._shortest_source(), kind=COLLECTIVES[name], update=update, **common)
 
@@ -248,8 +248,8 @@ class Scenario:
         """The runs that configurations need, by name."""
         return {name: self.run(name) for name in runs_of(configurations)}
 
-    def _library_run(self) -> LibraryRun:
-        """The all-reduce of the output by the library of the machine.
+    def library_run(self, kind: str) -> LibraryRun:
+        """A collective of the output by the library of the machine.
 
         Raises:
             UserError: the machine has no library, or its library does not run on this number of GPUs.
@@ -260,10 +260,10 @@ class Scenario:
                 f"collective.library: found {PLAIN} ({self.preset.name}), allowed for {LIBRARY} is a row of "
                 "sim/collective/library.toml"
             )
-        choice = choice_on(self.preset.machine, "all_reduce", self.gpus, size)
+        choice = choice_on(self.preset.machine, kind, self.gpus, size)
         values: dict[str, Any] = {"interval_ps": self.interval_ps, "policy": self.policy, "gpus": self.gpus}
         return LibraryRun(
-            preset=library_preset(self.plain, choice), kind="all_reduce", data_bytes=size, choice=choice, **values
+            preset=library_preset(self.plain, choice), kind=kind, data_bytes=size, choice=choice, **values
         )
 
     def _shortest_source(self) -> GemmSource:

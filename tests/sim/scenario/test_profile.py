@@ -123,6 +123,16 @@ def test_today_is_what_the_program_does_if_the_machine_has_it(tmp_path):
     assert today(_in_switch(), "t3_2024", T3) == SEQUENTIAL
 
 
+def test_a_library_reduces_and_scatters_a_pair_as_alone(tmp_path, store):
+    events = [operator(1, "aten::mm", [[256, 64], [64, 512]]), kernel(1, 0.0, 5.0),
+              nccl(2, 6.0, 20.0, "_reduce_scatter_base", 256 * 512, 64 * 512, 4)]  # fmt: skip
+    result = _result(_scenario(tmp_path, events, configurations=(LIBRARY,)), store)
+    library = run_or_get(exchange_run(load_preset("h100_sxm"), Exchange("reduce_scatter", 256 * 512 * 2, 4)), store)
+    assert compared(result)[0].simulated_ns == library.result.time_ps / 1000
+    assert overlapped(result)[0].today == LIBRARY
+    assert not result.scenario.not_fused
+
+
 FP8 = [operator(1, "aten::_scaled_mm", [[64, 32], [32, 16]], 2 * ["c10::Float8_e4m3fn"]), kernel(1, 0.0, 1.0)]
 ALL_TO_ALL = [operator(1, "c10d::alltoall", [[4096]]), nccl(1, 2.0, 1.0, "all_to_allv", 4096, 4096, 4)]
 
