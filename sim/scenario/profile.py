@@ -2,7 +2,8 @@
 
 Calls with the same work are one block of the schedule, which repeats. A GEMM and the exchange that reduces its output
 are a block of two steps, so they are a pair (`sim.scenario.scheduled`). Measured times are those of the kernels, so
-simulated ones are without launches and gaps. The measured time of an exchange includes waiting for the other GPUs.
+simulated ones are without launches and gaps; only a library's exchange has its launch. The measured time of an exchange
+includes waiting for the other GPUs.
 
 What overlap buys is a ratio of simulated times, applied to measured ones: a pair that takes t today would take
 t * (time in a configuration / time in today's configuration). All other kernels keep their measured times.

@@ -138,10 +138,12 @@ def show_profile(result: ProfileResult) -> None:
 
 
 def _show_overlap(result: ProfileResult) -> None:
-    """What overlap would buy."""
+    """What overlap would buy, if that is asked for."""
+    if not result.scenario.overlap:
+        return
     pairs = overlapped(result)
     if not pairs:
-        print_text("No GEMM with one result has an all-reduce or reduce-scatter of its output: overlap buys nothing.")
+        print_text("No GEMM and all-reduce or reduce-scatter of its output that can overlap: overlap buys nothing.")
         return
     names = result.scenario.shown
     print_table(
