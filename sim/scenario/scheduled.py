@@ -238,8 +238,12 @@ class ScheduleResult(Generic[S]):
 
     scenario: S
     figures: dict[Work | PairKey, Figures]
-    configurations: dict[str, ConfigurationTime] = field(default_factory=dict)
     times: dict[str, Times] = field(default_factory=dict)
+
+    @cached_property
+    def configurations(self) -> dict[str, ConfigurationTime]:
+        """An iteration in each configuration: all calls are played, so it takes time and memory for each."""
+        return {name: play(self.scenario.schedule, times) for name, times in self.times.items()}
 
     def speedup(self, name: str) -> float:
         """Time of Sequential / time of this configuration."""
@@ -316,7 +320,6 @@ def assemble_schedule(scenario: S, results: Mapping[str, RunResult]) -> Schedule
     whole = ScheduleResult(scenario, figures)
     for name in scenario.shown:
         whole.times[name] = _durations(scenario, figures, pairs, name)
-        whole.configurations[name] = play(scenario.schedule, whole.times[name])
     return whole
 
 

@@ -94,6 +94,12 @@ def test_overlap_saves_measured_time_in_the_ratio_of_simulated_ones(result):
     )
 
 
+def test_no_call_is_played(result):
+    """A profile may have a million of them."""
+    assert compared(result) and overlapped(result)
+    assert "configurations" not in vars(result)
+
+
 def test_without_overlap_every_exchange_is_alone(tmp_path, store):
     result = _result(_scenario(tmp_path, layer(), overlap=False), store)
     assert not result.scenario.pairs and not overlapped(result)
