@@ -156,6 +156,19 @@ def test_names_of_quantities_end_with_their_unit(name):
         assert last not in BARE_QUANTITIES, f"{name}:{node.lineno}: {word} has no unit"
 
 
+def test_a_unit_of_measure_is_defined_once():
+    pattern = re.compile(r"(?:(?:PS|NS|US|MS)_PER_(?:NS|US|MS|S)|HZ_PER_MHZ|KIB|MIB|GIB|KILO|MEGA|GIGA|TERA)$")
+    assigned = [
+        (name, target.id)
+        for name in SOURCES
+        for node in tree_of(name).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and pattern.match(target.id)
+    ]
+    assert {name for name, _ in assigned} == {"traces/units.py"}, assigned
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_files_are_short(name):
     lines = len((ROOT / name).read_text(encoding="utf-8").splitlines())

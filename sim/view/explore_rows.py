@@ -17,7 +17,7 @@ from sim.scenario.archive import COLUMN
 from sim.scenario.result import ALL_CONFIGURATIONS, REDUCE_AT_ONCE, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
 from sim.view.command_text import command_of
 from tracer.elf.names import short_name, short_names
-from traces.units import MEGA, PS_PER_US
+from traces.units import MEGA, NS_PER_US, PS_PER_US
 
 Value = str | int | float | bool | None
 RUN, CONFIGURATION = "run", "configuration"
@@ -29,7 +29,6 @@ REDUCED = {"GEMM": "gemm_ns", "all-reduce": "ag_ns"}
 FUSED = "GEMM and reduce-scatter at once"
 SHOWN_KERNELS = 6
 """Kernels of a run whose times are shown one by one; the others are added up."""
-NS_PER_US = 1000
 
 
 @dataclass(frozen=True)

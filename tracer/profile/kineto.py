@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from traces.errors import UserError
+from traces.units import NS_PER_US
 
 GZIP_MAGIC = b"\x1f\x8b"
 NUMBER = re.compile("[0-9]{1,18}")
 KERNEL, OPERATORS = "kernel", ("cpu_op", "operator")
-NS_PER_US = 1000
 RECORD = "torch.profiler.profile(record_shapes=True) records it"
 
 Shape = tuple[int, ...]

@@ -20,7 +20,7 @@ from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.collective import ALIASES, Collective, CollectiveResult, simulate_collective
 from traces.command.document import Bullets, Heading, Table, Text, notes, to_markdown, write_page
-from traces.units import MIB, PS_PER_NS, PS_PER_US
+from traces.units import MIB, NS_PER_US
 from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
@@ -34,7 +34,6 @@ LARGE_BYTES = 4 * MIB
 TARGETS = (0.12, 0.05)
 """Goal for the mean absolute error, below LARGE_BYTES and from there on."""
 WORST = 5
-NS_PER_US = PS_PER_US / PS_PER_NS
 CURVE_COLUMNS = ("machine", "GPUs", "collective", "rows", "kind", "below 4 MiB", "from 4 MiB")
 ROW_COLUMNS = ("machine", "GPUs", "collective", "bytes", "protocol", "channels", "measured", "ours", "error")
 

@@ -29,7 +29,7 @@ from tracer.gemm.expected import SUM_BYTES
 from tracer.gemm.source import GemmSource, Layout
 from tracer.kernels import make_gemm
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
-from traces.units import PS_PER_US
+from traces.units import PS_PER_US, US_PER_S
 from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
@@ -42,7 +42,6 @@ GOALS = {"M >= 512": 0.08, "M < 512": 0.15}
 """Class of rows -> greatest mean absolute error."""
 OVERHEAD, PREDICTION = "overhead", "prediction"
 WORST = 5
-US_PER_S = 1e6
 COLUMNS = ("data set", "M x N x K", "kernel", "simulated (us)", "with overhead", "measured", "error", "kind")
 MEAN_COLUMNS = ("data set", *(f"{name}: rows, mean absolute error, mean error" for name in GOALS))
 

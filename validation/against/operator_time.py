@@ -20,7 +20,7 @@ from sim.run.store import Store, run_or_get
 from tracer.kernels import make_kernels
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.source import KernelSource
-from traces.units import PS_PER_NS, PS_PER_US
+from traces.units import NS_PER_US
 from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
@@ -33,7 +33,6 @@ GOALS = {"memory": (0.12, 10.0), ATTENTION: (0.15, 50.0)}
 """Group of operators -> greatest mean absolute error, and the shortest measured time (us) of a row that counts."""
 COLUMNS = ("case", "L2", "measured (us)", "ours", "error", "kind", "bound by")
 MEAN_COLUMNS = ("operators", "rows that count", "mean absolute error", "goal", "verdict", "rows within the goal")
-NS_PER_US = PS_PER_US // PS_PER_NS
 ACCURACY = 0.01
 """Of the simulated times, as of `t3sim kernel --accuracy 1%`."""
 

@@ -29,12 +29,12 @@ from tracer.compile.process import machine_text
 from tracer.gemm.source import GemmProblem, GemmSource
 from tracer.workloads import DEFAULT_KERNEL, aligned_problem, named_sublayer
 from traces.command.document import Block, Heading, Table, Text, to_markdown
+from traces.units import US_PER_S
 from validation.bench.engine_profile import BETWEEN, TimedGpu
 from validation.bench.t3 import SCALE_SHAPE
 
 TABLE = Path(__file__).parents[1] / "tables" / "bench_threads.md"
 EXPLICIT_GPUS = 8
-US_PER_S = 1_000_000
 TURNS = 6
 COLUMNS = ("threads", "wall s", "CPU s", "times as fast as one thread", "share of the threads in use")
 

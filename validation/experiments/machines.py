@@ -9,6 +9,7 @@ from typing import Any
 from sim.presets import load_preset
 from sim.run.run import Run
 from sim.scenario.collective import Collective, result_of
+from traces.units import NS_PER_US
 from validation.against import collectives, gemm_mi300x, machines_of_today, microbenchmarks
 from validation.experiments.experiment import Experiment, FiguresRun, Results
 
@@ -151,7 +152,7 @@ class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_
         for name, asked in self.questions().items():
             runs = asked.runs()
             found = result_of(asked, runs, {size: results[run.key] for size, run in runs.items()})
-            answers[f"{name}/us"] = found.time_ns / collectives.NS_PER_US
+            answers[f"{name}/us"] = found.time_ns / NS_PER_US
         return answers
 
 
