@@ -7,6 +7,7 @@ import click
 from tracer.elf.names import short_name
 from tracer.verbs.by_line import show_by_line
 from traces.archive import describe
+from traces.command.output_format import with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.units import bytes_text
 
@@ -21,11 +22,11 @@ COLUMNS = ("kernel", "name", "grid", "block", "registers", "shared_bytes", "work
     "--architecture",
     help="For --by-line: architecture of the code in the binary, e.g. sm_80; default: the one named in the trace.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, with the provenance of every kernel.")
+@with_format
 def trace_info(archive: str, by_line: bool, binary: str | None, architecture: str | None, as_json: bool) -> None:
     """Show the content of a trace ARCHIVE: kernels, their shape and resources, events.
 
-    Without --by-line the command reads no events.
+    Without --by-line the command reads no events. --json has the provenance of every kernel.
 
     Example: t3sim trace info gemm.h5
 

@@ -74,6 +74,10 @@ def test_trace_verbs(archive, capsys):
     assert verified["checksum"] == described["checksum"]
     assert main(["trace", "info", str(archive)]) == 0
     assert "gemm_64x64x32" in capsys.readouterr().out
+    assert main(["trace", "info", str(archive), "--format", "csv"]) == 0
+    title, names, values, empty = capsys.readouterr().out.splitlines()
+    found = dict(zip(names.split(","), values.split(","), strict=True))
+    assert int(found["events"]) == described["kernels"][0]["events"] and title.startswith("# ") and not empty
 
 
 @pytest.mark.parametrize("options", ["", ",copy=async,dtype=fp16,with_c=true", ",epilogue=staged,order=grouped"])
