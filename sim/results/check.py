@@ -4,6 +4,7 @@ A file of an older version has no seal, and whoever wrote a seal can have writte
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +13,21 @@ from sim.hw.request import STREAMS
 from sim.hw.spans import SPAN
 from sim.machine.stalls import STALL
 from sim.run.result import KernelResult, ResultsError, RunResult
+from sim.scenario.result import ALL_CONFIGURATIONS, TRAFFIC
 
 LATEST_PS = (1 << 63) - 1
-PLAIN = (int, float, str, bool, type(None))
+OF_CONFIGURATION = (
+    *("time_ns", "gemm_ns", "rs_ns", "ag_ns", "link_bytes", "exactly_once"),
+    *(f"dram_{kind}_bytes" for kind in TRAFFIC),
+)
+"""Figures that each configuration of a scenario has (`sim.scenario.archive.scenario_figures`)."""
+OF_FUSED = (
+    *("link_busy_ps", "dma_descriptors", "mca_occupancy"),
+    *("tracker_live_max", "tracker_stalls", "tracker_spilled", "tracker_triggers"),
+)
+"""Figures that a fused kernel has (`sim.run.cluster_result`), besides mca_threshold."""
+WHOLE, GEMM, *FUSED = ({"simulation": name} for name in ("all", "gemm", "t3", "t3_mca"))
+"""`point` of the row of a scenario, and of runs that its tables compare (`sim.scenario.archive`)."""
 
 
 def check_run(run: RunResult, where: str) -> None:
@@ -38,7 +51,7 @@ def _rules(run: RunResult) -> Iterator[tuple[bool, str, str]]:
     """(True if the rule holds, what it is about, what is allowed) for every rule."""
     for name in ("input", "options", "figures", "point"):
         yield isinstance(getattr(run, name), dict), name, "a JSON object"
-    yield all(isinstance(value, PLAIN) for value in run.figures.values()), "figures", "plain values"
+    yield from _rules_of_figures(run)
     flops = run.input.get("flops", [None] * len(run.kernels))
     fits = isinstance(flops, list) and len(flops) == len(run.kernels)
     yield fits and all(flop is None or isinstance(flop, int) for flop in flops), "flops of input", "one for each kernel"
@@ -51,6 +64,27 @@ def _rules(run: RunResult) -> Iterator[tuple[bool, str, str]]:
         yield from _rules_of_records(other)
     mean = run.mean_dram_bytes
     yield mean is None or (mean.dtype == np.int64 and mean.shape == (STREAMS,)), "mean_dram_bytes", f"i8 [{STREAMS}]"
+
+
+def _rules_of_figures(run: RunResult) -> Iterator[tuple[bool, str, str]]:
+    """The same for the figures: numbers, and all that each configuration and each fused kernel has."""
+    for name, value in run.figures.items():
+        fits = value is None or _is_number(value, -LATEST_PS)
+        yield fits, f"figures: {name}", f"a number of 64 bits or null, found {value!r}"
+    named = {name.partition(".")[0] for name in run.figures}
+    needed = [f"{name}.{figure}" for name in ALL_CONFIGURATIONS if name in named for figure in OF_CONFIGURATION]
+    for name in (*needed, *(OF_FUSED if run.point in FUSED else ())):
+        value = run.figures.get(name, "nothing")
+        yield _is_number(value, 0), f"figures: {name}", f"a number from 0, found {value}"
+    limited = run.point not in FUSED or "mca_threshold" in run.figures
+    yield limited, "figures: mca_threshold", "a number or null, found nothing"
+    yield run.point != WHOLE or bool(needed), "figures", f"one or more of {', '.join(ALL_CONFIGURATIONS)}"
+    timed = run.time_ps > 0 and run.kernel_ps != 0
+    yield run.point not in (GEMM, *FUSED) or timed, "time", "more than 0 ps for a run of a GEMM"
+
+
+def _is_number(value: Any, least: int) -> bool:
+    return type(value) in (int, float) and least <= value <= LATEST_PS
 
 
 def _rules_of_records(run: RunResult | Recorded) -> Iterator[tuple[bool, str, str]]:
@@ -84,6 +118,8 @@ def _check_kernel(kernel: KernelResult, where: str) -> None:
         if counters.ndim != 1 or not names or not all(_is_counter(counters.dtype[name]) for name in names):
             raise ResultsError(f"{where}: units/{unit}: allowed is a row of integer counters per instance")
     _check_totals(kernel.totals, f"{where}: totals")
+    if kernel.time_ps == 0 and kernel.totals.get("cu.tensor_macs", 0):
+        raise ResultsError(f"{where}: found a time of 0 ps, allowed is more, because it multiplies")
 
 
 def _is_counter(kind: np.dtype) -> bool:

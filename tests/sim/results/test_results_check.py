@@ -10,6 +10,7 @@ import pytest
 
 from sim.results import Failure, ResultsError, write_results, write_runs
 from sim.results import open as open_results
+from sim.results.check import OF_CONFIGURATION
 from tests.support.result_samples import sample_results
 from tests.support.sealed import changed_archive
 from traces.command.cli import main
@@ -69,7 +70,18 @@ REFUSED = {
     "an interval of nothing": (attribute("interval_ps", 0), "interval_ps"),
     "figures that are a list": (attribute("figures", "[1]"), "figures: allowed is a JSON object"),
     "operations of one kernel only": (attribute("input", '{"flops": [3]}'), "flops of input: allowed is one for each"),
-    "a figure that is a list": (attribute("figures", '{"a": [1]}'), "figures: allowed is plain values"),
+    "a figure that is a list": (attribute("figures", '{"a": [1]}'), r"figures: a: allowed is a number.*found \[1\]"),
+    "a figure that is a text": (attribute("figures", '{"a": "x"}'), "figures: a: allowed is a number.*, found 'x'"),
+    "a figure of 71 bits": (attribute("figures", '{"a": 1180591620717411303424}'), "figures: a: .*64 bits"),
+    "a configuration that lacks a figure": (
+        attribute("figures", '{"T3.time_ns": 1}'),
+        "runs/00000: figures: T3.gemm_ns: allowed is a number from 0, found nothing",
+    ),
+    "a row of a scenario without figures": (
+        attribute("point", '{"simulation": "all"}'),
+        "figures: allowed is one or more of Sequential",
+    ),
+    "a kernel that multiplies in no time": (attribute("end_ps", 0, KERNEL), "kernel 0: found a time of 0 ps"),
     "a figure that is NaN": (attribute("figures", '{"T3.time_ns": NaN}'), "found NaN, allowed are finite numbers"),
     "an infinite speed-up": (attribute("figures", '{"T3.speedup": Infinity}'), "found Infinity"),
     "a swept value that is NaN": (attribute("point", '{"l2.bytes": NaN}'), "found NaN"),
@@ -80,6 +92,10 @@ REFUSED = {
     "triggers of one dimension": (lambda file: put_new(file, "triggers", np.zeros(3, "i8")), "triggers: allowed"),
     "traffic of five streams": (lambda file: put_new(file, "mean_dram_bytes", np.zeros(5, "i8")), "mean_dram_bytes"),
 }
+
+
+def figures_of(*configurations):
+    return {f"{name}.{figure}": 0 for name in configurations for figure in OF_CONFIGURATION}
 
 
 def put_new(file, name, values):
@@ -105,9 +121,11 @@ def fewer_counters(file):
 ODD = {
     "counters that are missing": fewer_counters,
     "a name with formulas and control characters": attribute("name", "$\\frac{$ \x1b[2J \u202e", KERNEL),
-    "figures of a scenario that are none": attribute("figures", '{"Sequential.time_ns": "x", "T3.speedup": null}'),
+    "no time and no speed-up of a scenario": attribute("figures", json.dumps(figures_of("Sequential", "T3"))),
     "a sub-layer that is none": lambda file: (
-        attribute("figures", '{"Sequential.time_ns": 1, "T3.speedup": 2}')(file),
+        attribute("figures", json.dumps(figures_of("Sequential", "T3") | {"Sequential.time_ns": 1, "T3.speedup": 2}))(
+            file
+        ),
         attribute("point", '{"kernel.workload": [1], "kernels": [2]}')(file),
     ),
     "a swept list": attribute("point", '{"kernels": [1, 2]}'),

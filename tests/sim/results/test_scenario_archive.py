@@ -3,13 +3,16 @@
 import json
 from dataclasses import replace
 
+import h5py
 import pytest
 
 from sim import results
 from sim.presets import load_preset
 from sim.results import ResultsError, write_results
+from sim.results.check import OF_CONFIGURATION, OF_FUSED
 from sim.results.layout import run_digest
 from sim.scenario.archive import open_scenario, write_scenario
+from sim.scenario.result import COPY_ENGINES
 from sim.scenario.scenario import Scenario, simulate_scenario
 from tests.support.result_samples import sample_results
 from tests.support.sealed import changed_archive
@@ -70,6 +73,54 @@ def test_verbs(archive, tmp_path, capsys):
 def test_a_run_without_kernels_has_no_counters(arguments, archive, capsys):
     assert main(["show", str(archive), "--run", "0", *arguments]) == 2
     assert "has no kernels" in capsys.readouterr().err
+
+
+def damaged_figures(file, number):
+    """Each figure that a run of a scenario needs: missing, null and a text."""
+    figures = json.loads(file[f"runs/{number:05d}"].attrs["figures"])
+    for name in [f"T3.{figure}" for figure in OF_CONFIGURATION] if number == 0 else OF_FUSED:
+        yield name, {other: value for other, value in figures.items() if other != name}
+        yield from ((name, figures | {name: value}) for value in (None, "x", -1))
+
+
+@pytest.mark.parametrize("number", [0, 5])
+def test_a_figure_that_is_missing_or_no_number_is_refused(archive, number, tmp_path):
+    path = tmp_path / "case.h5"
+    with h5py.File(archive) as file:
+        damaged = list(damaged_figures(file, number))
+    assert len(damaged) > 20
+    for name, figures in damaged:
+        path.write_bytes(archive.read_bytes())
+        with changed_archive(path) as file:
+            file[f"runs/{number:05d}"].attrs["figures"] = json.dumps(figures)
+        with pytest.raises(ResultsError, match=f"^{path}: /runs/{number:05d}: figures: {name}: allowed is .*, found"):
+            results.open(path)
+
+
+def test_a_threshold_is_a_number_or_null(archive, tmp_path):
+    path = tmp_path / "case.h5"
+    path.write_bytes(archive.read_bytes())
+    with changed_archive(path) as file:
+        figures = json.loads(file["runs/00005"].attrs["figures"])
+        assert figures.pop("mca_threshold") is None
+        file["runs/00005"].attrs["figures"] = json.dumps(figures)
+    with pytest.raises(ResultsError, match="figures: mca_threshold: allowed is a number or null, found nothing"):
+        results.open(path)
+
+
+def test_a_gemm_takes_time(archive, tmp_path):
+    path = tmp_path / "case.h5"
+    path.write_bytes(archive.read_bytes())
+    with changed_archive(path) as file:
+        file["runs/00001"].attrs["kernel_ps"] = 0
+    with pytest.raises(ResultsError, match="runs/00001: time: allowed is more than 0 ps"):
+        results.open(path)
+
+
+def test_copy_engines_have_no_warps_and_open(tmp_path):
+    switch = replace(CASE, preset=load_preset("t3_2024", ["link.topology=switch"]))
+    write_scenario(tmp_path / "case.h5", simulate_scenario(switch, [COPY_ENGINES]))
+    assert open_scenario(tmp_path / "case.h5")[1]["ag_copies"].kernel_ps == 0
 
 
 def test_results_archives_still_open(tmp_path):
