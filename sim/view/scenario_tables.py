@@ -8,8 +8,8 @@ from sim.results import RunResult
 from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.result import ALL_CONFIGURATIONS, T3, T3_MCA, TRAFFIC
 from sim.view.heading import is_of_gpu_0, origins_text, run_heading
-from traces.command.tables import print_table, print_text
-from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, time_text
+from traces.command.tables import Quantity, duration, print_table, print_text
+from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, ps_to_ns, time_text
 
 Runs = Mapping[str, RunResult]
 SHOWN = {"matrix": "matrix pipes", "L2": "L2", "DRAM": "DRAM", "link": "link"}
@@ -23,6 +23,8 @@ LARGE_BYTES = 10 * MEGA
 FUSED = ("t3", "t3_mca")
 BURST = 0.8
 """An interval of the time series with more than this share of the peak of DRAM counts as a burst."""
+NONE = Quantity(None, "-")
+NO_SERIES = Quantity(None, "- (no time series)")
 NOTE = (
     "A fused kernel has one time for GEMM and RS, which overlap. The writes that\n"
     "clear the output before it ({cleared}) are not included."
@@ -90,33 +92,37 @@ def _show_fused(runs: Runs, whose: str) -> None:
     print_table(f"Why the fused kernel takes as long as it does{whose}", ("figure", *fused), rows)
 
 
-def _alone(runs: Runs, value: Callable[[RunResult], str]) -> str:
-    return value(runs["gemm"]) if "gemm" in runs else "-"
+def _alone(runs: Runs, value: Callable[[RunResult], Quantity]) -> Quantity:
+    return value(runs["gemm"]) if "gemm" in runs else NONE
 
 
-def _longer(run: RunResult, runs: Runs) -> str:
+def _longer(run: RunResult, runs: Runs) -> Quantity:
     if "gemm" not in runs:
-        return "-"
+        return NONE
     alone_ps = _kernel_ps(runs["gemm"])
-    return f"{time_text(_kernel_ps(run) - alone_ps)} ({_kernel_ps(run) / alone_ps - 1:+.1%})"
+    return _time_and(_kernel_ps(run) - alone_ps, f"{_kernel_ps(run) / alone_ps - 1:+.1%}")
+
+
+def _time_and(time_ps: int, text: str) -> Quantity:
+    return Quantity(ps_to_ns(time_ps), f"{time_text(time_ps)} ({text})", "ns")
 
 
 def _kernel_ps(run: RunResult) -> int:
     return run.time_ps if run.kernel_ps is None else run.kernel_ps
 
 
-def _link_idle(run: RunResult, _: Runs) -> str:
+def _link_idle(run: RunResult, _: Runs) -> Quantity:
     idle_ps = run.time_ps - run.figures["link_busy_ps"]
-    return f"{time_text(idle_ps)} ({idle_ps / run.time_ps:.0%})"
+    return _time_and(idle_ps, f"{idle_ps / run.time_ps:.0%}")
 
 
-def _read_wait(run: RunResult) -> str:
+def _read_wait(run: RunResult) -> Quantity:
     """Mean time of a compute read before and in the queue of DRAM (Little's law for the time in the queue)."""
     total, columns = run.totals, run.totals["hbm.read_columns.compute_read"]
     if not columns or not total["hbm.accepted.compute_read"]:
-        return "-"
+        return NONE
     before_ps = total["hbm.wait_ps.compute_read"] / total["hbm.accepted.compute_read"]
-    return time_text(round(before_ps + total["hbm.occupancy.compute_read"] / columns))
+    return duration(round(before_ps + total["hbm.occupancy.compute_read"] / columns))
 
 
 def _in_intervals(run: RunResult) -> np.ndarray:
@@ -126,41 +132,54 @@ def _in_intervals(run: RunResult) -> np.ndarray:
     return sum(columns) / peak_bytes if columns else np.zeros(0)
 
 
-def _bursts(run: RunResult, _: Runs) -> str:
+def _bursts(run: RunResult, _: Runs) -> Quantity:
     used = _in_intervals(run)
-    return f"{(used > BURST).mean():.0%}" if used.size else "- (no time series)"
+    return _share((used > BURST).mean()) if used.size else NO_SERIES
 
 
-def _highest(run: RunResult, _: Runs) -> str:
+def _highest(run: RunResult, _: Runs) -> Quantity:
     used = _in_intervals(run)
-    return f"{used.max():.0%}" if used.size else "- (no time series)"
+    return _share(used.max()) if used.size else NO_SERIES
 
 
-def _threshold(run: RunResult, _: Runs) -> str:
+def _share(value: float) -> Quantity:
+    return Quantity(float(value), f"{value:.0%}")
+
+
+def _threshold(run: RunResult, _: Runs) -> Quantity:
     threshold = run.figures["mca_threshold"]
-    return "no limit" if threshold is None else f"{threshold} entries"
+    return Quantity(threshold, "no limit" if threshold is None else f"{threshold} entries")
 
 
-WHY: dict[str, Callable[[RunResult, Runs], str]] = {
-    "time": lambda run, _: time_text(run.time_ps),
-    "GEMM alone": lambda run, runs: _alone(runs, lambda gemm: time_text(gemm.time_ps)),
+def _count(name: str) -> Callable[[RunResult, Runs], Quantity]:
+    return lambda run, _: Quantity(run.figures[name], f"{run.figures[name]:,}")
+
+
+WHY: dict[str, Callable[[RunResult, Runs], Quantity]] = {
+    "time": lambda run, _: duration(run.time_ps),
+    "GEMM alone": lambda run, runs: _alone(runs, lambda gemm: duration(gemm.time_ps)),
     "longer, to the last warp": _longer,
-    "after the last warp": lambda run, _: time_text(run.time_ps - _kernel_ps(run)),
-    "workgroups": lambda run, _: f"{run.totals['cu.workgroups']:,} on {run.preset.machine.cu.count} CUs",
-    "link busy": lambda run, _: time_text(run.figures["link_busy_ps"]),
+    "after the last warp": lambda run, _: duration(run.time_ps - _kernel_ps(run)),
+    "workgroups": lambda run, _: Quantity(
+        run.totals["cu.workgroups"], f"{run.totals['cu.workgroups']:,} on {run.preset.machine.cu.count} CUs"
+    ),
+    "link busy": lambda run, _: duration(run.figures["link_busy_ps"]),
     "link idle": _link_idle,
     "DRAM read waits, alone": lambda run, runs: _alone(runs, _read_wait),
     "DRAM read waits, fused": lambda run, _: _read_wait(run),
     f"time above {BURST:.0%} of DRAM": _bursts,
     "highest use of DRAM": _highest,
-    "tiles in the Tracker": lambda run, _: (
-        f"at most {run.figures['tracker_live_max']:,} of {run.preset.machine.tracker.entries or 'no limit'}"
+    "tiles in the Tracker": lambda run, _: Quantity(
+        run.figures["tracker_live_max"],
+        f"at most {run.figures['tracker_live_max']:,} of {run.preset.machine.tracker.entries or 'no limit'}",
     ),
-    "stores that it stopped": lambda run, _: f"{run.figures['tracker_stalls']:,}",
-    "tiles that it spilled": lambda run, _: f"{run.figures['tracker_spilled']:,}",
-    "tiles that it completed": lambda run, _: f"{run.figures['tracker_triggers']:,}",
-    "DMA descriptors": lambda run, _: f"{run.figures['dma_descriptors']:,}",
-    "queued in stage 1": lambda run, _: f"{run.figures['mca_occupancy']:.1f} entries",
+    "stores that it stopped": _count("tracker_stalls"),
+    "tiles that it spilled": _count("tracker_spilled"),
+    "tiles that it completed": _count("tracker_triggers"),
+    "DMA descriptors": _count("dma_descriptors"),
+    "queued in stage 1": lambda run, _: Quantity(
+        run.figures["mca_occupancy"], f"{run.figures['mca_occupancy']:.1f} entries"
+    ),
     "MCA threshold": _threshold,
 }
-"""Figure -> its text, from a fused run and all runs of the scenario."""
+"""Figure -> its value and its text, from a fused run and all runs of the scenario."""

@@ -29,9 +29,12 @@ FOLDED = 30
 
 
 class Quantity(NamedTuple):
-    """A number that people read as text. CSV has the number, and the unit in the name of its column."""
+    """A number that people read as text. CSV has the number, and the unit in the name of its column.
 
-    value: float
+    A column with several units has them in the names of its rows. None is an empty cell.
+    """
+
+    value: float | None
     text: str
     unit: str = ""
 
@@ -87,14 +90,19 @@ def _print_csv(title: str, names: Sequence[str], cells: Sequence[Sequence[object
     """One table: a comment line with the title, the header, the rows, an empty line."""
     stream.write(f"# {shown(title)}\n")
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow([_with_unit(name, [row[place] for row in cells]) for place, name in enumerate(names)])
-    writer.writerows([_plain(value) for value in row] for row in cells)
+    columns = [[row[place] for row in cells] for place in range(len(names))]
+    units = [{cell.unit for cell in column if isinstance(cell, Quantity)} for column in columns]
+    writer.writerow([_with_unit(name, found) for name, found in zip(names, units, strict=True)])
+    for row in cells:
+        several = (cell for cell, found in zip(row, units, strict=True) if len(found) > 1)
+        first, *others = map(_plain, row)
+        writer.writerow([_with_unit(first, {cell.unit for cell in several if isinstance(cell, Quantity)}), *others])
     stream.write("\n")
 
 
-def _with_unit(name: str, column: Sequence[object]) -> str:
-    unit = next((cell.unit for cell in column if isinstance(cell, Quantity)), "")
-    return f"{name}, {unit}" if unit else name
+def _with_unit(name: object, units: set[str]) -> object:
+    """The name of a column or row, with the unit if it has one only."""
+    return f"{name}, {unit}" if len(units) == 1 and (unit := next(iter(units))) else name
 
 
 def _plain(value: object) -> object:

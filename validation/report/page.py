@@ -14,7 +14,7 @@ from traces.command.document import (
     to_html,
     to_markdown,
 )
-from traces.command.tables import number_text
+from traces.command.tables import Quantity, number_text
 from traces.output import replacing
 from validation.report.answers import Findings
 from validation.report.compare import FAILED, INSIDE, NOT_RUN, OUTSIDE, SHOWN, Row
@@ -93,19 +93,19 @@ def by_experiment(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return rows_of
 
 
-def claim_cells(row: Row) -> list[str]:
+def claim_cells(row: Row) -> tuple[object, ...]:
     """Cells of a claim, in the order of CLAIM_COLUMNS."""
-    claim = row.claim
-    percent = row.error_percent
-    return [
+    claim, simulated, error, percent = row.claim, row.simulated, row.error, row.error_percent
+    published = f"{SIGNS[claim.relation]}{number_text(claim.published)} {claim.unit}"
+    return (
         claim.quantity,
-        f"{SIGNS[claim.relation]}{number_text(claim.published)} {claim.unit}",
-        "-" if row.simulated is None else f"{number_text(row.simulated)} {claim.unit}",
-        "-" if row.error is None else _difference(row.error, claim.published),
-        "-" if percent is None else f"{percent:+.1f}",
+        Quantity(claim.published, published, claim.unit),
+        None if simulated is None else Quantity(simulated, f"{number_text(simulated)} {claim.unit}", claim.unit),
+        None if error is None else Quantity(error, _difference(error, claim.published), claim.unit),
+        None if percent is None else Quantity(percent, f"{percent:+.1f}"),
         row.verdict,
         claim.kind,
-    ]
+    )
 
 
 def _difference(error: float, published: float) -> str:
@@ -117,7 +117,7 @@ SIGNS = {"equal": "", "at_least": ">= ", "at_most": "<= "}
 
 
 def claim_table(rows: Sequence[Row]) -> Table:
-    return Table(CLAIM_COLUMNS, [claim_cells(row) for row in rows], CLAIM_NUMBERS)
+    return Table(CLAIM_COLUMNS, [[*map(number_text, claim_cells(row))] for row in rows], CLAIM_NUMBERS)
 
 
 def _experiment_blocks(name: str, found: Findings, pictures: Sequence[Picture]) -> list[Block]:

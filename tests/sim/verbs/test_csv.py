@@ -17,6 +17,7 @@ NUMBERS = {
     "show one.h5": {"share"},
     "diff one.h5 other.h5": {"change"},
     "explain one.h5 --checks 1 --assumed 1": {"share of peak", "saves", "share"},
+    "t3 --kernel gemm:m=256,n=256,k=64 --gpus 2": {"all", "speed-up", "us", "matrix", "t3", "t3_mca"},
     MODEL_COMMAND: {"share", "time, ns", "DRAM, bytes", "speed-up"},
 }
 

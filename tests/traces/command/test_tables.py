@@ -52,6 +52,17 @@ def test_csv_has_numbers_where_people_read_units():
     assert tables_of[1][1:] == ['name,"time, ns",share', "first,1500.0,0.0625", "second,,1", ""]
 
 
+def test_a_column_with_several_units_has_them_in_its_rows():
+    @click.command()
+    @with_format
+    def show(as_json):
+        print_table("Title", ("what", "one"), [("time", duration(1500)), ("part", share(0.5)), ("none", None)])
+
+    assert (
+        CliRunner().invoke(show, ["--format", "csv"]).stdout == '# Title\nwhat,one\n"time, ns",1.5\npart,0.5\nnone,\n\n'
+    )
+
+
 def test_markdown():
     lines = printed("--format", "markdown").stdout.splitlines()
     assert lines[:3] == ["a line", "**Title**", ""]

@@ -1,5 +1,6 @@
 """From experiments and claims to the report: the table, its files, what resumes, and the exit status."""
 
+import csv
 import json
 import shutil
 import sys
@@ -32,7 +33,7 @@ from validation.report.archive import write_findings
 from validation.report.compare import INSIDE, NOT_RUN
 from validation.report.draw import draw_figures, published_speedups
 from validation.report.figures import model_steps
-from validation.report.page import NOTES, conclusions, write_report
+from validation.report.page import CLAIM_COLUMNS, NOTES, conclusions, write_report
 from validation.report.tables import answer_tables
 from validation.verbs import validate as verb
 
@@ -65,7 +66,7 @@ CLAIMED = {name: EXPERIMENTS[name] for name in ("small", "both", "sizes")}
 CLAIMS = [
     claim("gain", "small", f"{NAME}/T3-MCA/speedup", 1.30, tolerance=0.5, note="why | so"),
     claim("far", "both", "geomean/T3-MCA/speedup", 3.0, tolerance=0.1),
-    claim("machine", "sizes", "8/4MB/rs_us", 500.0),
+    claim("machine", "sizes", "8/4MB/rs_us", 500.0, unit="us"),
 ]
 
 
@@ -220,6 +221,12 @@ def test_the_command(command, capsys):
     assert found["claims"][1]["verdict"] == "outside" and found["claims"][1]["kind"] == "prediction"
     assert command("--full", inside=["gain"]) == 0
     assert "1 inside, 1 outside, 1 shown" in capsys.readouterr().out
+    assert command("--full", "--format", "csv") == 0
+    _, names, *rows = csv.reader(capsys.readouterr().out.splitlines())
+    assert names == [*CLAIM_COLUMNS] and [row[:2] for row in rows[:-1]] == [
+        ["the gain, x", "1.3"], ["the far, x", "3.0"], ["the machine, us", "500.0"],
+    ]  # fmt: skip
+    assert all(float(row[1]) + float(row[3]) == pytest.approx(float(row[2])) for row in rows[:-1])
 
 
 @pytest.mark.slow
