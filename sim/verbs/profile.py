@@ -148,9 +148,12 @@ def _show_overlap(result: ProfileResult) -> None:
     names = result.scenario.shown
     print_table(
         "GEMMs and the exchanges of their outputs, a call",
-        ("GEMM", "calls", "measured", "today", *names),
+        ("GEMM", "exchange", "calls", "measured", "today", *names),
         [
-            (row.gemm, row.calls, _time(row.measured_ns), row.today, *(_time(row.simulated_ns[name]) for name in names))
+            (
+                *(row.gemm, work_text(row.exchange), row.calls, _time(row.measured_ns), row.today),
+                *(_time(row.simulated_ns[name]) for name in names),
+            )
             for row in pairs
         ],
     )

@@ -196,6 +196,7 @@ def test_the_verb_prints_tables(invoke):
     for name in ("Longest steps", "Not simulated", "my::operator", UNKNOWN):
         assert name in text
     with_pairs = invoke()
+    assert with_pairs.count("all_reduce of 512 KiB, 4 GPUs") == 2  # a step, and in its pair
     assert "GEMMs and the exchanges of their outputs, a call" in with_pairs
     assert "T3-MCA" in with_pairs and "NVLS" in with_pairs
 
