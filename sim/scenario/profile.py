@@ -2,8 +2,7 @@
 
 Calls with the same work are one block of the schedule, which repeats. A GEMM and the exchange that reduces its output
 are a block of two steps, so they are a pair (`sim.scenario.scheduled`). Measured times are those of the kernels, so
-simulated ones are without launches and gaps; only a library's exchange has its launch. The measured time of an exchange
-includes waiting for the other GPUs.
+simulated ones are without launches and gaps. The measured time of an exchange includes waiting for the other GPUs.
 
 What overlap buys is a ratio of simulated times, applied to measured ones: a pair that takes t today would take
 t * (time in a configuration / time in today's configuration). All other kernels keep their measured times.
@@ -188,7 +187,8 @@ def compared(result: ProfileResult) -> list[Compared]:
     for block, step in scenario.steps():
         calls, figures = scenario.calls_of(block, step), result.figures[scenario.key_of(block, step)]
         name = scenario.today(block) if len(block.steps) > 1 else SEQUENTIAL
-        time_ps = result.times[name][block.name, step.name].alone_ps - figures.gaps_ps
+        hidden_ps = figures.gaps_ps if step.name == GEMM or name == LIBRARY or len(block.steps) == 1 else 0
+        time_ps = result.times[name][block.name, step.name].alone_ps - hidden_ps
         rows.append(
             Compared(
                 operator=calls[0].name,

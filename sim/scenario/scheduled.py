@@ -25,12 +25,13 @@ from sim.occupancy import occupancy
 from sim.presets import Preset
 from sim.run.extrapolation import TIME_ERROR
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
+from sim.run.library_run import launch_of
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
 from sim.scenario.exchange import exchange_run
 from sim.scenario.iteration import ConfigurationTime, Times, play
-from sim.scenario.pair import AFTER_GEMM, Pair, refused_in
+from sim.scenario.pair import AFTER_GEMM, AT_ONCE, Pair, refused_in
 from sim.scenario.result import BY_COPIES, NEEDS, SEQUENTIAL, T3
 from sim.scenario.scenario import Scenario
 from sim.scenario.timeline import StepTime
@@ -85,7 +86,7 @@ class Figures:
 
     Attributes:
         operations: 0 for an exchange.
-        gaps_ps: of that, gaps before its kernels.
+        gaps_ps: of that, gaps before its kernels, or the launch of a library; of a pair in Library.
         time_error: relative error of the time that the run states; 0 = all was simulated.
         beside_ps: time of a kernel while exchanges keep CUs; 0 = as alone.
         keeps_cus: an exchange that keeps CUs.
@@ -315,7 +316,9 @@ def assemble_schedule(scenario: S, results: Mapping[str, RunResult]) -> Schedule
         moved = sum(int(run.dram_bytes.sum()) for run in alone)
         assert isinstance(exchange, Exchange)
         keeps = kept_cus(scenario.preset, exchange) > 0
-        figures[text, exchange] = Figures(sum(run.time_ps for run in alone), moved, 0, "link", keeps_cus=keeps)
+        launch_ps = launch_of(runs[AT_ONCE]) if AT_ONCE in runs else 0
+        time_ps = sum(run.time_ps for run in alone)
+        figures[text, exchange] = Figures(time_ps, moved, 0, "link", gaps_ps=launch_ps, keeps_cus=keeps)
         figures.setdefault(exchange, figures[text, exchange])
     whole = ScheduleResult(scenario, figures)
     for name in scenario.shown:
@@ -331,7 +334,8 @@ def work_figures(scenario: Scheduled, work: str | Exchange, results: Mapping[str
     if isinstance(work, Exchange):
         result = results[scenario.run_of(work).key]
         keeps = kept_cus(scenario.preset, work) > 0
-        return Figures(result.time_ps, int(result.dram_bytes.sum()), 0, "link", keeps_cus=keeps)
+        moved = int(result.dram_bytes.sum())
+        return Figures(result.time_ps, moved, 0, "link", gaps_ps=launch_of(result), keeps_cus=keeps)
     figures = _kernel_figures(scenario, work, results[scenario.kernel_run(work).key])
     if work in scenario.kept:
         figures.beside_ps = _kernel_figures(scenario, work, results[scenario.beside_run(work).key]).time_ps
