@@ -63,7 +63,16 @@ def load_preset(name_or_path, overrides=()):
 
 
 def preset_from_dict(stored):
-    """The Preset whose `as_dict()` was stored, for example in a results archive, perhaps by an earlier version."""
+    """The Preset whose `as_dict()` was stored, for example in a results archive, perhaps by an earlier version.
+
+    Raises:
+        PresetError: a name, title, kind or source that is no text, or an impossible value.
+    """
+    texts = {name: stored[name] for name in ("name", "title")}
+    texts |= {f"{field}: {name}": leaf[name] for field, leaf in stored["fields"].items() for name in ("kind", "source")}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise PresetError(f"machine: {name}: found {text!r}, allowed is a text")
     given = {
         field: (leaf["value"], Source(leaf["kind"], leaf["source"]), stored["name"])
         for field, leaf in stored["fields"].items()

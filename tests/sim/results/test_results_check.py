@@ -49,7 +49,19 @@ def totals(**changes):
     return change
 
 
+def machine(**changes):
+    def change(file):
+        found = json.loads(file["runs/00000/spec"].asstr()[()])
+        found["fields"]["l2.bytes"] |= {name: value for name, value in changes.items() if name == "kind"}
+        put("runs/00000/spec", json.dumps(found | {name: changes[name] for name in changes if name in found}))(file)
+
+    return change
+
+
 REFUSED = {
+    "a machine without a name": (machine(name=None), "machine: name: found None, allowed is a text"),
+    "a title that is a number": (machine(title=3), "machine: title: found 3, allowed is a text"),
+    "a kind that is a list": (machine(kind=[1]), r"machine: l2.bytes: kind: found \[1\], allowed is a text"),
     "a text in the totals": (totals(hbm__read_columns="1"), "totals: allowed are whole numbers"),
     "a list in the totals": (totals(l2__read_sectors=[1]), "totals: allowed are whole numbers"),
     "a fraction in the totals": (totals(cu__events=1.5), "totals: allowed are whole numbers"),
