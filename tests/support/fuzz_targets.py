@@ -150,7 +150,7 @@ def change_json(path, random):
             holder, name = places[random.integers(len(places))]
             text = holder[name][()] if holder is file else holder[name]
             text = text.decode() if isinstance(text, bytes) else text
-            if isinstance(text, str) and text[:1] in "{[":
+            if isinstance(text, str) and text.startswith(("{", "[")):
                 content = changed_json(json.loads(text), random)
                 if holder is file:
                     del file[name]
