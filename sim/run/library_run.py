@@ -54,11 +54,6 @@ BARE_PS = "bare_time_ps"
 """Figure: time without the launch."""
 
 
-def launch_of(result: RunResult) -> int:
-    """Time of the launch in a result; 0 if it is not of a library."""
-    return result.time_ps - int(result.figures.get(BARE_PS) or result.time_ps)
-
-
 @dataclass(frozen=True, kw_only=True)
 class LibraryRun(Run):
     """A collective of a library.

@@ -5,7 +5,8 @@ from sim.collective.library import PLAIN, choice_on, node_gpus_of
 from sim.collective.topology import port_to
 from sim.presets import Preset
 from sim.run.gpus_run import CollectiveRun
-from sim.run.library_run import LibraryRun, library_preset
+from sim.run.library_run import BARE_PS, LibraryRun, library_preset
+from sim.run.result import RunResult
 from tracer.gemm.problem import EXTENT
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.models.schedule import Exchange
@@ -73,6 +74,11 @@ def check_all_to_all(preset: Preset, exchange: Exchange) -> None:
             port_to(topology, exchange.gpus, distance)
     except UserError as reason:
         raise UserError(f"all_to_all: {reason}; --set link.topology=fully_connected has all links") from None
+
+
+def launch_of(result: RunResult) -> int:
+    """Time of the launch in a result; 0 if it is not of a library."""
+    return result.time_ps - int(result.figures.get(BARE_PS) or result.time_ps)
 
 
 def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:

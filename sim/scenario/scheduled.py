@@ -25,11 +25,10 @@ from sim.occupancy import occupancy
 from sim.presets import Preset
 from sim.run.extrapolation import TIME_ERROR
 from sim.run.kernel_figures import L2State, figures_of, kernel_run
-from sim.run.library_run import launch_of
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
-from sim.scenario.exchange import exchange_run
+from sim.scenario.exchange import exchange_run, launch_of
 from sim.scenario.iteration import ConfigurationTime, Times, play
 from sim.scenario.pair import AFTER_GEMM, AT_ONCE, Pair, refused_in
 from sim.scenario.result import BY_COPIES, NEEDS, SEQUENTIAL, T3
