@@ -12,8 +12,7 @@ from sim.scenario.model import ModelResult, ModelScenario
 from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
-from sim.verbs.schedule_run import collectives_text, simulate
-from sim.view.heading import origins_text
+from sim.verbs.schedule_run import show_limits, simulate
 from sim.view.model_figure import draw_model
 from sim.view.style import check_figure, save
 from tracer.data_type import DataType
@@ -212,11 +211,7 @@ def show_model(result: ModelResult) -> None:
     errors = [row["time_error"] for row in steps if row["time_error"]]
     if errors:
         print_text(f"EXTRAPOLATED: {len(errors)} of {len(steps)} steps; stated error {max(errors):.2%} at most")
-    if text := collectives_text(scenario):
-        print_text(text)
-    for reason in scenario.not_fused:
-        print_text(f"not fused in T3: {reason}")
-    print_text(f"\n{origins_text(scenario.preset)}")
+    show_limits(scenario)
 
 
 def _list_models(as_json: bool) -> None:

@@ -10,8 +10,7 @@ from sim.scenario.profile import ProfileResult, ProfileScenario, compared, error
 from sim.scenario.result import ALL_CONFIGURATIONS, LIBRARY, NVLS, T3, T3_MCA
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
-from sim.verbs.schedule_run import collectives_text, simulate
-from sim.view.heading import origins_text
+from sim.verbs.schedule_run import show_limits, simulate
 from tracer.models.schedule import Exchange
 from tracer.profile.kineto import read_profile
 from traces.command.near_choice import NearChoice
@@ -130,11 +129,7 @@ def show_profile(result: ProfileResult) -> None:
     missing = [(row.operator, row.calls, _time(row.measured_ns), row.reason) for row in left_out[:SHOWN]]
     if missing:
         print_table("Not simulated", ("operator", "calls", "measured, all", "why"), missing)
-    if text := collectives_text(scenario):
-        print_text(text)
-    for reason in scenario.not_fused:
-        print_text(f"not fused in T3: {reason}")
-    print_text(f"\n{origins_text(scenario.preset)}")
+    show_limits(scenario)
 
 
 def _show_overlap(result: ProfileResult) -> None:

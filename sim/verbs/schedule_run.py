@@ -7,9 +7,11 @@ from sim.run.runner import reserved, run_all
 from sim.run.store import Store
 from sim.scenario.exchange import beyond_node
 from sim.scenario.scheduled import S, Scheduled, ScheduleResult, assemble_schedule
+from sim.view.heading import origins_text
 from tracer.compile.process import process_costs
 from tracer.models.schedule import Exchange
 from traces.command.meter import Meter
+from traces.command.tables import print_text
 from traces.errors import UserError
 
 
@@ -55,7 +57,16 @@ def simulate(verb: str, scenario: S, workers: int, fresh: bool) -> Simulated[S]:
     return Simulated(result, len(runs), len(runs) - len(outcomes.from_store))
 
 
-def collectives_text(scenario: Scheduled) -> str:
+def show_limits(scenario: Scheduled) -> None:
+    """Print which exchanges are plain, what is not fused, and how many values of the machine are assumed."""
+    if text := _collectives_text(scenario):
+        print_text(text)
+    for reason in scenario.not_fused:
+        print_text(f"not fused in T3: {reason}")
+    print_text(f"\n{origins_text(scenario.preset)}")
+
+
+def _collectives_text(scenario: Scheduled) -> str:
     """Which exchanges are not those of the machine's library; "" if all are, or if it has none."""
     library = scenario.preset.machine.collective.library
     lines = []

@@ -10,6 +10,7 @@ from sim.host.checkpoint import Checkpoint
 from sim.host.state import State
 from sim.results import ResultsError, write_results, write_runs
 from sim.results import open as open_results
+from sim.results.check import OF_CONFIGURATION
 from sim.run.result import RunResult
 from sim.run.store import Store
 from sim.scenario.archive import COLUMN, WHOLE, open_scenario
@@ -26,8 +27,9 @@ KEY = "ab" * 32
 
 def scenario(path):
     run = sample_results()
-    row = RunResult(run.preset, {}, {}, [], figures={"T3.speedup": 1.2}, point={COLUMN: WHOLE})
-    run.point = {COLUMN: "t3"}
+    figures = dict.fromkeys((f"Sequential.{name}" for name in OF_CONFIGURATION), 1)
+    row = RunResult(run.preset, {}, {}, [], figures=figures, point={COLUMN: WHOLE})
+    run.point = {COLUMN: "rs"}
     write_runs(path, [row, run])
 
 

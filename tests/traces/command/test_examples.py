@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.one_kernel import OneKernel, Trace
 from tests.support.paths import BINARIES, ROOT, SMALL_TRACE_TEXT
+from tests.support.profiles import layer, write_profile
 from traces.archive import write_archive
 from traces.command.cli import main, t3sim
 from traces.command.verbs import verbs
@@ -53,6 +54,7 @@ def desk(tmp_path_factory):
     shutil.copy(BINARIES / "lines_sm90.cubin", folder / "app")
     write_archive(folder / "app.h5", Trace(OneKernel("promised", {"architecture": "sm_90"})))
     (folder / "config.json").write_text(json.dumps(TINY_MODEL))
+    write_profile(folder / "rank0.pt.trace.json.gz", layer(8), gpus=8)
     (folder / "study.toml").write_text("kernel = 'gemm:m=64,n=64,k=32'\n[axes]\nl2.mshrs = [64, 96]\n")
     (folder / "requests.trace.gz").write_bytes(gzip.compress(b"R 0 0\nW 64 10\nU 4096 10\n"))
     with pytest.MonkeyPatch.context() as patch:
