@@ -13,7 +13,7 @@ from sim.hw.request import STREAMS
 from sim.hw.spans import SPAN
 from sim.machine.stalls import STALL
 from sim.run.result import KernelResult, ResultsError, RunResult
-from sim.scenario.result import ALL_CONFIGURATIONS, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, COLUMN, TRAFFIC, WHOLE
 
 LATEST_PS = (1 << 63) - 1
 OF_CONFIGURATION = (
@@ -26,8 +26,8 @@ OF_FUSED = (
     *("tracker_live_max", "tracker_stalls", "tracker_spilled", "tracker_triggers"),
 )
 """Figures that a fused kernel has (`sim.run.cluster_result`), besides mca_threshold."""
-WHOLE, GEMM, *FUSED = ({"simulation": name} for name in ("all", "gemm", "t3", "t3_mca"))
-"""`point` of the row of a scenario, and of runs that its tables compare (`sim.scenario.archive`)."""
+ROW, GEMM, *FUSED = ({COLUMN: name} for name in (WHOLE, "gemm", "t3", "t3_mca"))
+"""`point` of the row of a scenario, and of runs that its tables compare."""
 
 
 def check_run(run: RunResult, where: str) -> None:
@@ -78,7 +78,7 @@ def _rules_of_figures(run: RunResult) -> Iterator[tuple[bool, str, str]]:
         yield _is_number(value, 0), f"figures: {name}", f"a number from 0, found {value}"
     limited = run.point not in FUSED or "mca_threshold" in run.figures
     yield limited, "figures: mca_threshold", "a number or null, found nothing"
-    yield run.point != WHOLE or bool(needed), "figures", f"one or more of {', '.join(ALL_CONFIGURATIONS)}"
+    yield run.point != ROW or bool(needed), "figures", f"one or more of {', '.join(ALL_CONFIGURATIONS)}"
     timed = run.time_ps > 0 and run.kernel_ps != 0
     yield run.point not in (GEMM, *FUSED) or timed, "time", "more than 0 ps for a run of a GEMM"
 

@@ -40,7 +40,7 @@ class L2State(StrEnum):
 
     EMPTY = "empty"  # nothing, before each kernel of the operator; writes that a kernel leaves in L2 count too
     DIRTY = "dirty"  # lines that another kernel has written
-    USED = "used"  # lines that another kernel has copied, so half of them are dirty, as in the middle of a model
+    USED = "used"  # lines that another kernel has copied: half of them dirty, as in the middle of a model (assumed)
     WARM = "warm"  # what the same operator has left, as in a loop over one operator
 
 

@@ -12,12 +12,7 @@ from typing import Any
 from sim.results.archive import ResultsArchive, write_runs
 from sim.results.archive import open as open_results
 from sim.run.result import ResultsError, RunResult
-from sim.scenario.result import RUNS, ScenarioResult
-
-COLUMN = "simulation"
-"""Key of `point` with the name of the run."""
-WHOLE = "all"
-"""Value of `COLUMN` for the row of the configurations."""
+from sim.scenario.result import COLUMN, RUNS, WHOLE, ScenarioResult
 
 
 def write_scenario(path: str | Path, scenario: ScenarioResult) -> None:

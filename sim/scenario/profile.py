@@ -25,8 +25,8 @@ from tracer.profile.works import in_switch, reduced_gemms, work_of
 from traces.errors import UserError
 from traces.units import PS_PER_NS
 
-GEMM, EXCHANGE = "gemm", "exchange"
-"""Steps of a pair."""
+WORK, EXCHANGE = "work", "exchange"
+"""Steps of a block: what it does, and the exchange that reduces the output of that, if it has one."""
 UNKNOWN = "unknown operator"
 
 
@@ -148,10 +148,10 @@ class ProfileScenario(Scheduled):
 
     def _steps(self, calls: list[tuple[int, ...]]) -> tuple[Step, ...]:
         steps = []
-        for place, name in zip(calls[0], (GEMM, EXCHANGE), strict=False):
+        for place, name in zip(calls[0], (WORK, EXCHANGE), strict=False):
             known = self._known[place]
             assert known
-            steps.append(Step(name, *known, reduces=GEMM if name == EXCHANGE else ""))
+            steps.append(Step(name, *known, reduces=WORK if name == EXCHANGE else ""))
         return tuple(steps)
 
     def calls_of(self, block: Block, step: Step) -> list[Call]:
@@ -187,7 +187,7 @@ def compared(result: ProfileResult) -> list[Compared]:
     for block, step in scenario.steps():
         calls, figures = scenario.calls_of(block, step), result.figures[scenario.key_of(block, step)]
         name = scenario.today(block) if len(block.steps) > 1 else SEQUENTIAL
-        hidden_ps = figures.gaps_ps if step.name == GEMM or name == LIBRARY or len(block.steps) == 1 else 0
+        hidden_ps = figures.gaps_ps if step.name == WORK or name == LIBRARY else 0
         time_ps = result.times[name][block.name, step.name].alone_ps - hidden_ps
         rows.append(
             Compared(

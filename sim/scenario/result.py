@@ -75,6 +75,10 @@ BY_COPIES = ("ag_copies",)
 """All-gathers that take no CUs."""
 REDUCE_AT_ONCE = (LIBRARY, NVLS)
 """Those with an all-reduce in one kernel."""
+COLUMN = "simulation"
+"""Key of `point` with the name of a run, in archives."""
+WHOLE = "all"
+"""Value of `COLUMN` for the row of the configurations."""
 TRAFFIC = ("gemm_reads", "gemm_writes", "rs_reads", "rs_writes", "ag_reads", "ag_writes")
 
 

@@ -85,7 +85,7 @@ class Figures:
 
     Attributes:
         operations: 0 for an exchange.
-        gaps_ps: of that, gaps before its kernels, or the launch of a library; of a pair in Library.
+        gaps_ps: of time_ps, gaps before its kernels, or the launch of a library. Of a pair: the launch in Library.
         time_error: relative error of the time that the run states; 0 = all was simulated.
         beside_ps: time of a kernel while exchanges keep CUs; 0 = as alone.
         keeps_cus: an exchange that keeps CUs.

@@ -17,9 +17,9 @@ from sim.run.accuracy import EXACT, accuracy_of
 from sim.run.policy_file import policy_digest
 from sim.run.result import RunResult
 from sim.run.run import KernelRun, Run
-from sim.scenario.archive import COLUMN, scenario_row, scenario_runs
+from sim.scenario.archive import scenario_row, scenario_runs
 from sim.scenario.asked import asked_configurations
-from sim.scenario.result import CONFIGURATIONS
+from sim.scenario.result import COLUMN, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.kernel import kernel_fields

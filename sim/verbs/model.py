@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from sim.presets import load_preset
-from sim.scenario.asked import ALL, asked_configurations, check_overlap
+from sim.scenario.asked import asked_configurations, check_overlap
 from sim.scenario.model import ModelResult, ModelScenario
-from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.result import SEQUENTIAL
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
-from sim.verbs.schedule_run import show_limits, simulate
+from sim.verbs.schedule_run import show_limits, simulate, with_configurations, with_workers
 from sim.view.model_figure import draw_model
 from sim.view.style import check_figure, save
 from tracer.data_type import DataType
@@ -20,7 +20,6 @@ from tracer.models.catalogue import load_model, models
 from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
 from tracer.models.schedule import OperatorClass
 from traces.command.alone import check_alone
-from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
 from traces.command.tables import Quantity, duration, print_json, print_table, print_text, size
 from traces.errors import UserError
@@ -79,18 +78,10 @@ def deployment_options(command: Any) -> Any:
 @click.option("--tokens", type=int, help="Tokens of a micro-batch: sets --sequence for the --micro-batch.")
 @click.option("--layers", type=click.IntRange(min=1), help="Number of layers, instead of the model's.")
 @deployment_options
-@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Simulate other configurations too.")
-@click.option(
-    "--configuration",
-    "chosen",
-    multiple=True,
-    type=NearChoice((*ALL_CONFIGURATIONS, ALL)),
-    help="Only this one beside Sequential; can be repeated. all = also those of software.  [those of the T3 paper]",
-)
+@with_configurations("those of the T3 paper")
 @click.option("--figure", type=click.Path(), help="Draw the classes and the timeline: FILE.svg, .png or .pdf.")
 @with_accuracy("1%")
-@click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Processes that simulate.")
-@click.option("--fresh", is_flag=True, help="Simulate even what the store of finished runs has.")
+@with_workers
 @click.option("--list", "as_list", is_flag=True, help="List the models that have a name.")
 @with_format
 def model(

@@ -7,19 +7,18 @@ import click
 from sim.presets import load_preset
 from sim.scenario.asked import ALL, asked_configurations, check_overlap
 from sim.scenario.profile import ProfileResult, ProfileScenario, compared, error_of, overlapped, speedup
-from sim.scenario.result import ALL_CONFIGURATIONS, LIBRARY, NVLS, T3, T3_MCA
+from sim.scenario.result import LIBRARY, NVLS, T3, T3_MCA
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
-from sim.verbs.schedule_run import show_limits, simulate
+from sim.verbs.schedule_run import show_limits, simulate, with_configurations, with_workers
 from tracer.models.schedule import Exchange
 from tracer.profile.kineto import read_profile
-from traces.command.near_choice import NearChoice
 from traces.command.output_format import with_format
 from traces.command.tables import Quantity, duration, print_json, print_table, print_text, share
 from traces.units import PS_PER_NS, bytes_text, time_text
 
-DEFAULTS = (T3, T3_MCA, LIBRARY, NVLS)
-"""Configurations that are simulated, as far as the machine has them, if nothing else is asked for."""
+TODAY = (LIBRARY, NVLS)
+"""Configurations that a program can have today. They are always simulated if the machine has them."""
 SHOWN = 20
 """Most rows of a table for people; --json has all."""
 
@@ -27,17 +26,9 @@ SHOWN = 20
 @click.command()
 @click.argument("path", metavar="PROFILE.JSON[.GZ]")
 @with_machine("h100_sxm")
-@click.option("--overlap/--no-overlap", default=True, show_default=True, help="Simulate other configurations too.")
-@click.option(
-    "--configuration",
-    "chosen",
-    multiple=True,
-    type=NearChoice((*ALL_CONFIGURATIONS, ALL)),
-    help=f"Only this one beside Sequential; can be repeated.  [{', '.join(DEFAULTS)}: what the machine has of them]",
-)
+@with_configurations(f"{T3}, {T3_MCA}")
 @with_accuracy("1%")
-@click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Processes that simulate.")
-@click.option("--fresh", is_flag=True, help="Simulate even what the store of finished runs has.")
+@with_workers
 @with_format
 def profile(
     path: str,
@@ -58,13 +49,14 @@ def profile(
 
     The profile is of one process, with the shapes of arguments: torch.profiler.profile(record_shapes=True), then
     export_chrome_trace. Each different kernel and collective is simulated once and kept in the store of finished runs.
+    Library and NVLS are simulated too, if the machine has them: one of them is what the program does today.
     docs/profiles.md says which operators are known.
     """
     check_overlap(chosen, overlap)
     machine, found = load_preset(preset, overrides), read_profile(path)
-    has = asked_configurations((ALL,), machine)
-    names = asked_configurations(chosen, machine) if chosen else tuple(name for name in DEFAULTS if name in has)
-    scenario = ProfileScenario(machine, found, accuracy, overlap, names)
+    has, asked = asked_configurations((ALL,), machine), asked_configurations(chosen or (T3, T3_MCA), machine)
+    today = (name for name in TODAY if name in has and name not in asked)
+    scenario = ProfileScenario(machine, found, accuracy, overlap, (*asked, *today))
     done = simulate("profile", scenario, workers, fresh)
     if as_json:
         print_json(profile_dict(done.result) | done.costs())

@@ -1,18 +1,44 @@
-"""Runs of a schedule for a verb: each different one once, from the store if it has it."""
+"""A schedule for a verb: its options, and its runs, each different one once, from the store if it has it."""
 
+from collections.abc import Callable
 from typing import Any, Generic, NamedTuple
+
+import click
 
 from sim.collective.library import PLAIN
 from sim.run.runner import reserved, run_all
 from sim.run.store import Store
+from sim.scenario.asked import ALL
 from sim.scenario.exchange import beyond_node
+from sim.scenario.result import ALL_CONFIGURATIONS
 from sim.scenario.scheduled import S, Scheduled, ScheduleResult, assemble_schedule
 from sim.view.heading import origins_text
 from tracer.compile.process import process_costs
 from tracer.models.schedule import Exchange
 from traces.command.meter import Meter
+from traces.command.near_choice import NearChoice
 from traces.command.tables import print_text
 from traces.errors import UserError
+
+
+def with_configurations(default: str) -> Callable[[Any], Any]:
+    """Options that say which configurations a verb simulates. default: what it does without them, for the help."""
+
+    def decorate(command: Any) -> Any:
+        text = f"Only this one beside Sequential; can be repeated. all = also those of software.  [{default}]"
+        allowed = NearChoice((*ALL_CONFIGURATIONS, ALL))
+        command = click.option("--configuration", "chosen", multiple=True, type=allowed, help=text)(command)
+        overlap = "Simulate other configurations too."
+        return click.option("--overlap/--no-overlap", default=True, show_default=True, help=overlap)(command)
+
+    return decorate
+
+
+def with_workers(command: Any) -> Any:
+    """Options that say how the runs of a schedule are simulated."""
+    fresh, workers = "Simulate even what the store of finished runs has.", "Processes that simulate."
+    command = click.option("--fresh", is_flag=True, help=fresh)(command)
+    return click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help=workers)(command)
 
 
 class Simulated(NamedTuple, Generic[S]):

@@ -10,7 +10,8 @@ from sim.energy import DEFAULT, Energy, energy_of, energy_presets, load_energy
 from sim.results import EXTRAPOLATED, Failure, ResultsArchive, ResultsError, RunResult
 from sim.run.result import AT_ONCE
 from sim.run.shares import bounded_by, peak_tera_flop_per_s, shares, tera_flop_per_s
-from sim.scenario.archive import COLUMN, is_scenario
+from sim.scenario.archive import is_scenario
+from sim.scenario.result import COLUMN
 from sim.view.command_text import again, command_of
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy

@@ -7,7 +7,7 @@ import click
 from sim import results as archives
 from sim.host.team import MOST_THREADS
 from sim.results import RunResult
-from sim.scenario.archive import COLUMN, WHOLE
+from sim.scenario.result import COLUMN, WHOLE
 from sim.study import Outcome, Study, load_study, run_study
 from sim.view.heading import runs_heading
 from traces.command.alone import check_alone

@@ -13,8 +13,7 @@ from sim.hw.request import Stream
 from sim.presets import Preset
 from sim.results import ResultsArchive, RunResult
 from sim.run.shares import bounded_by, shares, tera_flop_per_s
-from sim.scenario.archive import COLUMN
-from sim.scenario.result import ALL_CONFIGURATIONS, REDUCE_AT_ONCE, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, COLUMN, REDUCE_AT_ONCE, SOFTWARE, T3, T3_MCA, T3_NVLS, TRAFFIC
 from sim.view.command_text import command_of
 from tracer.elf.names import short_name, short_names
 from traces.units import MEGA, NS_PER_US, PS_PER_US

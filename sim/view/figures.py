@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sim.results import ResultsArchive, RunResult
-from sim.scenario.archive import COLUMN
+from sim.scenario.result import COLUMN
 from sim.view.dram_traffic import draw_traffic
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import draw_rates

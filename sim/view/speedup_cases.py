@@ -9,8 +9,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from sim.results import ResultsArchive, RunResult
-from sim.scenario.archive import COLUMN
-from sim.scenario.result import ALL_CONFIGURATIONS, SEQUENTIAL
+from sim.scenario.result import ALL_CONFIGURATIONS, COLUMN, SEQUENTIAL
 from sim.view.paper import case_title
 from traces.command.tables import number_text
 from traces.errors import UserError

@@ -13,7 +13,8 @@ from sim.results import open as open_results
 from sim.results.check import OF_CONFIGURATION
 from sim.run.result import RunResult
 from sim.run.store import Store
-from sim.scenario.archive import COLUMN, WHOLE, open_scenario
+from sim.scenario.archive import open_scenario
+from sim.scenario.result import COLUMN, WHOLE
 from tests.support.hostile_files import one_kernel_archive
 from tests.support.result_samples import sample_results
 from tests.support.sealed import changed_archive, cut_seal, write_sealed

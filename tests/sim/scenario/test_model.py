@@ -1,9 +1,8 @@
-"""A model on a machine: its time follows from its runs, pairs become fused kernels, exchanges have their traffic."""
+"""A model on a machine: its time follows from its runs, pairs become fused kernels."""
 
 import csv
 import json
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +10,6 @@ from click.testing import CliRunner
 from sim.presets import load_preset
 from sim.run.runner import run_all
 from sim.run.store import Store
-from sim.scenario.exchange import buffer_of, exchange_run
 from sim.scenario.model import ModelResult, ModelScenario
 from sim.scenario.result import CONFIGURATIONS, FLUX, IDEAL, LIBRARY, NVLS, SEQUENTIAL, SP_NVLS, T3
 from sim.scenario.scheduled import assemble_schedule
@@ -143,7 +141,7 @@ def test_only_a_pair_has_the_plain_exchange_of_sequential():
     (exchange,) = {exchange for _, exchange in scenario.pairs}
     keys = {step.name: scenario.key_of(block, step) for block, step in scenario.steps()}
     assert keys["embedding_reduce"] == exchange and keys["mlp_reduce"] == (scenario_text(scenario, 256), exchange)
-    assert exchange in scenario.alone and exchange_run(scenario.preset, exchange) in scenario.runs()
+    assert exchange in scenario.alone and scenario.run_of(exchange) in scenario.runs()
     plain = ModelScenario(load_preset("t3_2024"), TINY, HOW)
     assert not plain.alone & {exchange for _, exchange in plain.pairs}  # the same plan: one run
 
@@ -270,53 +268,6 @@ def test_another_link_simulates_only_what_crosses_it(prompt, store):
     kernels = {slow.kernel_run(text).key for text in slow.kernels}
     assert kernels <= outcomes.from_store
     assert result.configurations[SEQUENTIAL].time_ps > prompt.configurations[SEQUENTIAL].time_ps
-
-
-@pytest.mark.parametrize("gpus", [2, 3, 8])
-@pytest.mark.parametrize("data_bytes", [1, 5000, 100_000, 1 << 20, 3 << 20])
-def test_a_buffer_has_at_least_its_bytes_and_a_tile_for_each_gpu(gpus, data_bytes):
-    source = buffer_of(data_bytes, gpus)
-    assert source.tiles >= gpus
-    assert data_bytes <= source.problem.output_bytes <= max(1.25 * data_bytes, data_bytes + gpus * 512)
-
-
-@pytest.mark.parametrize(("gpus", "most"), [(8, 1 << 32), (6, (1 << 32) - (1 << 16))])
-def test_a_buffer_of_a_plain_collective_has_so_many_bytes_at_most(gpus, most):
-    assert buffer_of(most, gpus).problem.output_bytes == most
-    with pytest.raises(UserError, match=f"bytes of a collective: found {most + 1}, allowed are 1 to {most} with plain"):
-        buffer_of(most + 1, gpus)
-
-
-@pytest.mark.parametrize("gpus", [2, 8])
-def test_a_larger_plain_collective_takes_longer_and_not_much_longer(gpus):
-    """Its time rises with the size, and by less than the size, across all sizes of tiles."""
-    preset = load_preset("t3_2024")
-    sizes = [1 << shift for shift in range(10, 22)]
-    times_ps = [exchange_run(preset, Exchange("all_reduce", size, gpus)).execute().time_ps for size in sizes]
-    for smaller_ps, larger_ps in pairwise(times_ps):
-        assert 0.99 * smaller_ps <= larger_ps <= 2 * smaller_ps
-    link_ps = 2 * (gpus - 1) / gpus * sizes[-1] / 150e9 * 1e12
-    assert link_ps < times_ps[-1] < 2 * link_ps
-
-
-def test_an_all_to_all_moves_each_byte_once():
-    preset = load_preset("t3_2024", ["link.topology=fully_connected"])
-    result = exchange_run(preset, Exchange("all_to_all", 1 << 18, 4)).execute()
-    assert result.exactly_once
-    assert result.dram_bytes.tolist() == [0, 0, 1 << 18, 1 << 18]  # the own chunk is copied too
-    assert result.link_bytes == 3 * (1 << 18) // 4
-
-
-def test_a_send_moves_its_bytes_both_ways():
-    result = exchange_run(load_preset("t3_2024"), Exchange("send", 1 << 17, 2)).execute()
-    assert result.exactly_once
-    assert result.dram_bytes.tolist() == [0, 0, 1 << 17, 1 << 17]
-    assert result.link_bytes == 1 << 17
-
-
-def test_an_all_to_all_needs_a_link_between_all_gpus():
-    with pytest.raises(UserError, match="topology ring of 4 GPUs: no link to the GPU 2 ahead"):
-        exchange_run(load_preset("t3_2024"), Exchange("all_to_all", 1 << 18, 4)).execute()
 
 
 def test_the_verb_prints_tables_and_json(tmp_path, store, monkeypatch, prompt):
