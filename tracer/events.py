@@ -34,7 +34,7 @@ def access(
     number: int = 1,
     *,
     lanes,
-    width_bytes: int = VECTOR_BYTES,
+    width_bytes=VECTOR_BYTES,
     base=0,
     space: Space = Space.GLOBAL,
     cache: Cache = Cache.DEFAULT,
@@ -46,7 +46,7 @@ def access(
     Args:
         kind: LOAD, STORE, REDUCE or another memory event.
         lanes: number of lanes, 1 .. 64, beginning with lane 0; one value for all events or one each.
-        width_bytes: per lane.
+        width_bytes: per lane; one value for all events or one each.
         base: address of lane 0; one value for all events or one each.
         slot, wait: as for `event`.
     """

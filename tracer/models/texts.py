@@ -17,16 +17,13 @@ What each software (`Deployment.software`) runs, read off public sources. A line
 
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
-The kernels of PyTorch's LayerNorm (a workgroup of four warps reads a row twice) and softmax (exact exponential and
-division; up to 1024 columns a warp keeps a row) are those of its sources, as in
-`validation/references/operator_time.csv`. A step that only reads and writes a tensor (copy, scale, mask) has the
-traffic of a bias, and is one here. The kernels of `eager-2019` are those of `eager` with one element per lane
-(`tracer.operators.bias.ONE_PER_LANE`).
+The norms and softmax of eager software are PyTorch's kernels (`tracer.operators.library`), its loop over elements is in
+LOOPS. A step that only reads and writes a tensor (copy, scale, mask) has the
+traffic of a bias, and is one here.
 """
 
 from collections import Counter
 from collections.abc import Iterable
-from math import gcd
 from typing import Any
 
 from tracer.data_type import DataType
@@ -38,23 +35,12 @@ ATTENTION, NORM = OperatorClass.ATTENTION, OperatorClass.NORM
 
 ELEMENT_WISE = ("bias", "dropout", "residual")
 """Operators whose kernels PyTorch's loop over elements makes (the gradient of a bias is a sum instead)."""
-WARP_SOFTMAX = 1024
-"""Most columns for which PyTorch's softmax keeps a row in one warp."""
-KEPT_COLUMNS = 256
-"""Columns that a warp of a row kernel keeps with one element per lane and access; more have wider accesses, as far as
-their width divides the row."""
-EAGER_NORM: dict[str, Any] = {"warps": 4, "shared_rows": True, "keep": "false"}
-"""Fields of PyTorch's norm."""
-
-
-def eager_softmax(cols: int, backward: bool = False) -> dict[str, Any]:
-    """Fields of PyTorch's softmax of that many columns."""
-    fields: dict[str, Any] = {}
-    if cols <= WARP_SOFTMAX:
-        fields = {"vector": gcd(cols, max(1, cols // KEPT_COLUMNS)), "warps": 4}
-    elif not backward:
-        fields = {"keep": "false", "passes": 2}
-    return {**fields, "exact": not backward}
+LOOPS: dict[Software, dict[str, Any]] = {
+    Software.EAGER: {"unroll": 1, "warps": 4},
+    Software.EAGER_2019: {"vector": 1, "unroll": 1, "warps": 16},
+}
+"""PyTorch's loop over elements: of 2.7 and later, 16 bytes of a lane (aten/src/ATen/native/cuda/CUDALoops.cuh); before
+1.5, one element of a lane and workgroups of 512 lanes (pytorch/pytorch issue 31975, pull request 31974)."""
 
 
 def kernel_of(name: str, dtype: DataType, **fields: object) -> str:
@@ -85,8 +71,8 @@ class KernelTexts:
         self.megatron = how.software == Software.MEGATRON
 
     def _text(self, name: str, **fields: object) -> str:
-        if self.how.software == Software.EAGER_2019 and name in ELEMENT_WISE:
-            fields["scalar"] = name != "bias" or not fields.get("backward")
+        if name in ELEMENT_WISE and not (name == "bias" and fields.get("backward")):
+            fields |= LOOPS.get(self.how.software, {})
         return kernel_of(name, self.how.dtype, **fields)
 
     def matrix(self, m: int, n: int, k: int, batch: int = 1) -> str:
@@ -101,14 +87,17 @@ class KernelTexts:
 
     def norm(self, rows: int = 0, cols: int = 0, **options: object) -> str:
         """0 = of the hidden elements of all tokens of this GPU."""
-        eager = EAGER_NORM if self.eager else {}
         sizes = {"rows": rows or self.how.rows, "cols": cols or self.model.hidden}
-        return self._text(self.model.norm, **sizes, stats=self.how.train, **eager, **options)
+        return self._text(self.model.norm, **sizes, stats=self.how.train, library=self._library, **options)
 
     def softmax(self, rows: int, backward: bool = False) -> str:
         """Of the scores; eager as PyTorch does it."""
-        eager = eager_softmax(self.keys, backward) if self.eager else {}
-        return self._text("softmax", rows=rows, cols=self.keys, backward=backward, **eager)
+        return self._text("softmax", rows=rows, cols=self.keys, backward=backward, library=self._library)
+
+    @property
+    def _library(self) -> str | bool:
+        """Whose norm and softmax it is; False = not said."""
+        return "torch" if self.eager else False
 
     def passes(self, rows: int, widths: Iterable[int]) -> list[str]:
         """Kernels that each read and write a tensor of `rows` rows."""

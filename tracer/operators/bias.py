@@ -6,34 +6,23 @@ forward:   DRAM reads (rows + 1) * S, DRAM writes rows * S
 backward:  DRAM reads rows * S, DRAM writes W * S32; then a kernel that reads W * S32 and writes S
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
 from tracer.operators.element_map import ElementMap
+from tracer.operators.element_operator import ElementOperator
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
-from traces.errors import UserError
-
-ONE_PER_LANE: dict[str, Any] = {"vector": 1, "unroll": 1, "warps": 16}
-"""An element-wise kernel of PyTorch before 1.5: workgroups of 512 lanes, and each lane has one element
-(pytorch/pytorch issue 31975, pull request 31974)."""
-
-
-def one_per_lane(scalar: bool) -> dict[str, Any]:
-    """Fields of an ElementMap with or without wide accesses."""
-    return ONE_PER_LANE if scalar else {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bias(Operator):
+class Bias(ElementOperator):
     """The sum of a tensor of rows x cols elements and a bias of cols elements.
 
     Attributes:
-        backward: the gradient of the bias.
-        scalar: forward: the kernel is ONE_PER_LANE.
+        backward: the gradient of the bias, a sum over rows: it has a loop of its own.
 
     Raises:
         UserError: a field has an impossible value.
@@ -44,17 +33,12 @@ class Bias(Operator):
     rows: int
     cols: int
     backward: bool = False
-    scalar: bool = False
-
-    def check(self) -> None:
-        if self.scalar and self.backward:
-            raise UserError("bias scalar = true: allowed forward, the gradient is a sum over rows")
 
     def parts(self) -> tuple[EvenKernel, ...]:
         rows, cols, b, parts = self.rows, self.cols, self.dtype.bytes, parts_of(self.rows)
         x, y, bias, partial = self.buffers(rows * cols * b, rows * cols * b, cols * b, parts * cols * PARTIAL_BYTES)
         if not self.backward:
-            return (replace(bias_map(rows, cols, b, self.lanes, x, y, bias), **one_per_lane(self.scalar)),)
+            return (self.loop(bias_map(rows, cols, b, self.lanes, x, y, bias)),)
         kernel = RowKernel(
             "bias_backward", rows, cols, (Tensor(x, b),), partials=(partial,), reductions=0, fma=1,
             shared_rows=True, turns=turns_of(rows), lanes=self.lanes,

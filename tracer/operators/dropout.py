@@ -4,13 +4,12 @@ Forward, the mask is made and stored: DRAM reads elements * B, writes elements *
 the mask is read: DRAM reads elements * (B + 1), writes elements * B.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tracer.operators.bias import one_per_lane
 from tracer.operators.element_map import ElementMap
+from tracer.operators.element_operator import ElementOperator
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
 
 MASK_BYTES = 1
@@ -28,12 +27,11 @@ def dropout_map(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dropout(Operator):
+class Dropout(ElementOperator):
     """Dropout of a tensor of rows x cols elements.
 
     Attributes:
         backward: the gradient of x.
-        scalar: the kernel is `tracer.operators.bias.ONE_PER_LANE`.
 
     Raises:
         UserError: a field has an impossible value.
@@ -44,10 +42,9 @@ class Dropout(Operator):
     rows: int
     cols: int
     backward: bool = False
-    scalar: bool = False
 
     def parts(self) -> tuple[EvenKernel, ...]:
         size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
         x, y, mask = self.buffers(size, size, self.rows * self.cols * MASK_BYTES)
         kernel = dropout_map(self.rows, self.cols, b, self.lanes, x, y, mask, self.backward)
-        return (replace(kernel, **one_per_lane(self.scalar)),)
+        return (self.loop(kernel),)

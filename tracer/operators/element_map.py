@@ -29,7 +29,6 @@ from traces.source import KernelInfo, Workgroup
 
 SETUP_INSTRUCTIONS = 16
 ACCESS_INSTRUCTIONS = 10
-"""Instructions per access to each tensor: 64-bit address, limit, loop, conversion."""
 LATENCY_CLK = 4
 SFU_LATENCY_CLK = 20
 ADDRESS_REGISTERS = 16
@@ -49,7 +48,8 @@ class ElementMap(EvenKernel):
         name: of the kernel.
         tensors: what it reads and writes; all have `rows` x `cols` elements, or share rows.
         fma: arithmetic instructions per element. sfu: transcendental instructions per element.
-        index: instructions per access to find its place, beside the address.
+        index, index_fma: instructions per access to find its place, beside the address: integer and multiply-add.
+        access: instructions per access to each tensor: 64-bit address, limit, loop, conversion.
         vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
         unroll: accesses of a warp at a time. turns: how often a warp does that, one after the other.
         whole_rows: 1 = a workgroup takes one row (those that one access covers), in as many turns as it needs.
@@ -69,6 +69,8 @@ class ElementMap(EvenKernel):
     fma: int = 1
     sfu: int = 0
     index: int = 0
+    index_fma: int = 0
+    access: int = ACCESS_INSTRUCTIONS
     vector: int = 0
     unroll: int = 4
     warps: int = 8
@@ -225,7 +227,8 @@ class ElementMap(EvenKernel):
         each = self.lane_elements
         accesses = sum(t.repeat * (t.use != Use.WRITE) + (t.use != Use.READ) for t in self.tensors)
         steps = [
-            (Pipe.ALU, self.index + ACCESS_INSTRUCTIONS * accesses, LATENCY_CLK),
+            (Pipe.ALU, self.index + self.access * accesses, LATENCY_CLK),
+            (Pipe.FMA, self.index_fma, LATENCY_CLK),
             (arithmetic_pipe(t.bytes for t in self.tensors), self.fma * each, LATENCY_CLK),
         ]
         steps.append((Pipe.SFU, self.sfu * each, SFU_LATENCY_CLK))

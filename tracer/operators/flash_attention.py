@@ -30,6 +30,7 @@ from tracer.operators.attention import Heads
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.flash_kernel import STAT_BYTES, FlashBackward, FlashForward, FlashShape
+from tracer.operators.library import Library
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use, regions
 from traces.errors import UserError
@@ -53,6 +54,7 @@ class FlashAttention(Heads):
             instructions. (The table of pages is left out: it stays in L1.)
         splits: parts of the keys of a generation step; 0 = enough for the machine.
         stats: the logarithm of the sum of each row is stored (training).
+        library: TORCH = the forward kernel of PyTorch.
 
     Raises:
         UserError: a field has an impossible value.
@@ -67,6 +69,7 @@ class FlashAttention(Heads):
     paged: bool = False
     stats: bool = False
     backward: bool = False
+    library: Library = Library.GENERIC
 
     def check(self) -> None:
         if self.head_dim not in range(HEAD_DIM_STEP, HEAD_DIM_MAX + 1, HEAD_DIM_STEP):
@@ -90,7 +93,7 @@ class FlashAttention(Heads):
             parts = max(1, min(wanted, -(-self.seq // MIN_SPLIT_KEYS)))
         return FlashShape(
             self.batch, self.heads, kv_heads, queries, self.seq, self.head_dim, self.dtype.bytes, self.causal, parts,
-            self.lanes, self.paged,
+            self.lanes, self.paged, self.library == Library.TORCH,
         )  # fmt: skip
 
     def parts(self) -> tuple[EvenKernel, ...]:

@@ -29,6 +29,11 @@ REGISTERS = 255
 """Registers per thread: the accumulators fill them (assumed; two workgroups fit on an SM of sm_80)."""
 SCORE_ALU, SCORE_FMA, SCORE_SFU = 1.5, 2.0, 1.0
 """Instructions per score: maximum and conversion; scaled difference and sum; exponential."""
+TORCH_SCORE_ALU, TORCH_SCORE_FMA, MASK_ALU = 2.6, 5.1, 2.9
+"""The same of PyTorch's copy, which is compiled without fast mathematics, and what a mask adds. Counted in the machine
+code of PyTorch 2.6.0 for sm_90 (`flash_fwd_kernel` of 64 x 128 x 128 tiles, bf16, causal)."""
+TORCH_WIDE_HEADS = 64
+"""Largest heads of which PyTorch's kernel takes 128 keys at a time."""
 CDNA_SHARED_BYTES = 65536
 """Shared memory of a CU with 64 lanes."""
 PAGE_INSTRUCTIONS = 25
@@ -39,7 +44,7 @@ K, V = 0, 1
 
 
 class FlashShape(NamedTuple):
-    """Sizes of an attention. parts: of the keys, in generation."""
+    """Sizes of an attention. parts: of the keys, in generation. torch: it is PyTorch's kernel."""
 
     batch: int
     heads: int
@@ -52,6 +57,7 @@ class FlashShape(NamedTuple):
     parts: int
     lanes: int
     paged: bool = False
+    torch: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -135,7 +141,8 @@ class FlashForward(Tiled):
     def tiles(self) -> tuple[int, int]:
         """Rows of q of a workgroup, and keys of an iteration."""
         split, s = self.generation or self.shape.paged, self.shape
-        block_m, block_n = 64 if split else 128, 128 if split and s.lanes == 32 else 64
+        wide = split or (s.torch and s.head_dim <= TORCH_WIDE_HEADS)
+        block_m, block_n = 64 if split else 128, 128 if wide and s.lanes == 32 else 64
         while s.lanes == 64 and (block_m + 2 * block_n) * s.row_bytes > CDNA_SHARED_BYTES:
             block_m, block_n = (block_m // 2, block_n) if block_m > block_n else (block_m, block_n // 2)
         return block_m, block_n
@@ -220,6 +227,7 @@ class FlashForward(Tiled):
                 self._loop.whole_tile(Kind.ASYNC_COPY, q, s.row_bytes, warp, slot=K),
                 *([self._loop.whole_tile(Kind.ASYNC_COPY, first_k, s.row_bytes, warp, slot=K)] if end > first else []),
                 *([self._loop.loop(streams, (s.row_bytes, s.row_bytes), warp)] if end > first else []),
+                *([self._masks(end - first)] if s.torch and end > first else []),
                 compute(Pipe.FMA, self._rows * s.head_dim // s.lanes, LATENCY_CLK, wait=1 << K),
                 self._loop.whole_tile(Kind.STORE, o, out_row, warp),
             ]
@@ -233,15 +241,22 @@ class FlashForward(Tiled):
         """Rows of q of a warp."""
         return self.block_m // self.WARPS
 
+    def _masks(self, keys: int) -> np.ndarray:
+        """Instructions of the masks: of the last block of keys, and of those that the diagonal crosses."""
+        crossed = -(-self.block_m // self.block_n) if self.shape.causal else 0
+        masked = min(1 + crossed, -(-keys // self.block_n))
+        return compute(Pipe.ALU, round(MASK_ALU * masked * self._rows * self.block_n / self.shape.lanes), LATENCY_CLK)
+
     @cached_property
     def _loop(self) -> TileLoop:
         s = self.shape
         scores = self._rows * self.block_n
         macs, tile_bytes = scores * s.head_dim, self.block_n * s.row_bytes
         each = scores / s.lanes
+        score_alu, score_fma = (TORCH_SCORE_ALU, TORCH_SCORE_FMA) if s.torch else (SCORE_ALU, SCORE_FMA)
         softmax = {
-            "alu": round(SCORE_ALU * each),
-            "fma": round(SCORE_FMA * each) + self._rows * s.head_dim // s.lanes,
+            "alu": round(score_alu * each),
+            "fma": round(score_fma * each) + self._rows * s.head_dim // s.lanes,
             "sfu": round(SCORE_SFU * each),
         }
         copies = tile_bytes // (VECTOR_BYTES * s.lanes * self.WARPS)

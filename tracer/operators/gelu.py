@@ -13,24 +13,27 @@ from typing import ClassVar
 
 from tracer.operators.bias import bias_map
 from tracer.operators.element_map import ElementMap
+from tracer.operators.element_operator import ElementOperator
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
 
 FMA, SFU = 10, 2
 """Instructions per element of the tanh form: polynomial, exponential, reciprocal (assumed)."""
+EXACT_FMA, EXACT_SFU = 26, 1
+"""Of the form with the error function: counted in the machine code of PyTorch 2.6.0 for sm_90 (`GeluCUDAKernelImpl`,
+bf16)."""
 BACKWARD_FMA = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gelu(Operator):
+class Gelu(ElementOperator):
     """GELU of a tensor of rows x cols elements.
 
     Attributes:
         bias: a bias of cols elements is added first.
         fused: bias and GELU are one kernel.
         backward: the gradient of x.
-        vector: elements of a lane per access; 0 = 16 bytes.
+        exact: the error function as the C library computes it, without fast instructions (forward).
 
     Raises:
         UserError: a field has an impossible value.
@@ -43,7 +46,7 @@ class Gelu(Operator):
     bias: bool = False
     fused: bool = True
     backward: bool = False
-    vector: int = 0
+    exact: bool = False
 
     def parts(self) -> tuple[EvenKernel, ...]:
         rows, cols, b = self.rows, self.cols, self.dtype.bytes
@@ -53,12 +56,13 @@ class Gelu(Operator):
         vector = (Tensor(bias, b, share=rows),) if self.bias and self.fused else ()
         if self.backward:
             tensors = (Tensor(dy, b), Tensor(x, b), *vector, Tensor(y, b, Use.WRITE))
-            return (self._map("gelu_backward", *shape, tensors, fma=BACKWARD_FMA),)
+            return (self._map("gelu_backward", *shape, tensors, BACKWARD_FMA, SFU),)
         before: tuple[EvenKernel, ...] = ()
         if self.bias and not self.fused:
-            before = (bias_map(rows, cols, b, self.lanes, x, between, bias),)
+            before = (self.loop(bias_map(rows, cols, b, self.lanes, x, between, bias)),)
             x = between
-        return (*before, self._map("gelu", *shape, (Tensor(x, b), *vector, Tensor(y, b, Use.WRITE)), fma=FMA))
+        costs = (EXACT_FMA, EXACT_SFU) if self.exact else (FMA, SFU)
+        return (*before, self._map("gelu", *shape, (Tensor(x, b), *vector, Tensor(y, b, Use.WRITE)), *costs))
 
-    def _map(self, name: str, rows: int, cols: int, tensors: tuple[Tensor, ...], fma: int) -> ElementMap:
-        return ElementMap(name, rows, cols, tensors, fma=fma, sfu=SFU, vector=self.vector, lanes=self.lanes)
+    def _map(self, name: str, rows: int, cols: int, tensors: tuple[Tensor, ...], fma: int, sfu: int) -> ElementMap:
+        return self.loop(ElementMap(name, rows, cols, tensors, fma=fma, sfu=sfu, lanes=self.lanes))

@@ -20,8 +20,9 @@ and bias over its rows; a second kernel adds the W sums of each.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from tracer.operators.library import WELFORD, WELFORD_FMA, WELFORD_SUM_FMA
 from tracer.operators.norm import Norm
 
 
@@ -33,3 +34,4 @@ class LayerNorm(Norm):
     VECTORS: ClassVar[int] = 2
     SCALARS: ClassVar[int] = 2
     REDUCTIONS: ClassVar[int] = 2
+    TORCH: ClassVar[dict[str, Any]] = {"costs": WELFORD, "sum_fma": WELFORD_SUM_FMA, "fma": WELFORD_FMA}

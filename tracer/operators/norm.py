@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
 from tracer.operators.dropout import MASK_BYTES, dropout_map
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.library import Library, torch_norm
 from tracer.operators.operator import Operator
 from tracer.operators.residual import residual_map
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
@@ -35,6 +36,7 @@ class Norm(Operator):
         backward: the gradients of all inputs.
         vector: elements of a lane per access; 0 = 16 bytes. keep: a row stays in registers if it fits.
         shared_rows: a whole workgroup works on each row, also on a short one.
+        library: TORCH = the kernel of PyTorch; it overrides the fields of the kernel (forward).
 
     Raises:
         UserError: a field has an impossible value.
@@ -43,6 +45,8 @@ class Norm(Operator):
     VECTORS: ClassVar[int]
     SCALARS: ClassVar[int]
     REDUCTIONS: ClassVar[int]
+    TORCH: ClassVar[dict[str, Any]]
+    """Costs of PyTorch's kernel."""
 
     rows: int
     cols: int
@@ -55,6 +59,7 @@ class Norm(Operator):
     vector: int = 0
     keep: bool = True
     shared_rows: bool = False
+    library: Library = Library.GENERIC
 
     def check(self) -> None:
         if self.dropout and not self.residual:
@@ -96,6 +101,8 @@ class Norm(Operator):
         settings: dict[str, Any] = {"vector": self.vector, "warps": self.warps, "keep": self.keep, "lanes": self.lanes}
         settings["shared_rows"] = self.shared_rows
         name = f"{self.NAME}_backward" if self.backward else self.NAME
+        if self.library == Library.TORCH and not self.backward:
+            fields |= torch_norm(self.dtype.bytes) | self.TORCH
         return RowKernel(name, self.rows, self.cols, **(settings | fields))
 
     def _backward(self) -> tuple[EvenKernel, ...]:

@@ -4,14 +4,13 @@ DRAM reads 2 * elements, DRAM writes elements, times the bytes of the type; forw
 z = dropout(x) + y, and the mask (a byte per element) is written too.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tracer.operators.bias import one_per_lane
 from tracer.operators.dropout import MASK_BYTES, RANDOM_INSTRUCTIONS
 from tracer.operators.element_map import ElementMap
+from tracer.operators.element_operator import ElementOperator
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
 
 
@@ -23,12 +22,11 @@ def residual_map(rows: int, cols: int, element_bytes: int, lanes: int, x: int, y
 
 
 @dataclass(frozen=True, kw_only=True)
-class Residual(Operator):
+class Residual(ElementOperator):
     """The sum of two tensors of rows x cols elements.
 
     Attributes:
         dropout: of the first one.
-        scalar: the kernel is `tracer.operators.bias.ONE_PER_LANE`.
 
     Raises:
         UserError: a field has an impossible value.
@@ -39,15 +37,13 @@ class Residual(Operator):
     rows: int
     cols: int
     dropout: bool = False
-    scalar: bool = False
 
     def parts(self) -> tuple[EvenKernel, ...]:
         rows, cols, b = self.rows, self.cols, self.dtype.bytes
         x, y, z, mask = self.buffers(*[rows * cols * b] * 3, rows * cols * MASK_BYTES)
-        options = one_per_lane(self.scalar)
         if not self.dropout:
-            return (replace(residual_map(rows, cols, b, self.lanes, x, y, z), **options),)
+            return (self.loop(residual_map(rows, cols, b, self.lanes, x, y, z)),)
         written = Tensor(z, b, Use.WRITE), Tensor(mask, MASK_BYTES, Use.WRITE)
         tensors = (Tensor(x, b), Tensor(y, b), *written)
         fma = 3 + RANDOM_INSTRUCTIONS
-        return (ElementMap("residual", rows, cols, tensors, fma=fma, lanes=self.lanes, **options),)
+        return (self.loop(ElementMap("residual", rows, cols, tensors, fma=fma, lanes=self.lanes)),)

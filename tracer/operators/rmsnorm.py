@@ -10,8 +10,9 @@ backward:  DRAM reads (2 * rows + 1) * S + ceil(rows / 8) + W * S32 in the secon
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from tracer.operators.library import MEAN_OF_SQUARES
 from tracer.operators.norm import Norm
 
 
@@ -23,3 +24,4 @@ class RmsNorm(Norm):
     VECTORS: ClassVar[int] = 1
     SCALARS: ClassVar[int] = 1
     REDUCTIONS: ClassVar[int] = 1
+    TORCH: ClassVar[dict[str, Any]] = {"costs": MEAN_OF_SQUARES}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.element_operator import ElementOperator
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
 
@@ -24,13 +24,13 @@ instructions: up to 20)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rotary(Operator):
+class Rotary(ElementOperator):
     """Rotary embedding of the queries and keys of some tokens.
 
     Attributes:
         backward: the gradient; it moves the same bytes.
         division: head and pair of each access are found with an integer division.
-        vector: pairs of a lane per access; 0 = 16 bytes. unroll: accesses of a warp.
+        vector: pairs of a lane per access; 0 = 16 bytes.
 
     Raises:
         UserError: a field has an impossible value.
@@ -44,10 +44,9 @@ class Rotary(Operator):
     head_dim: int
     backward: bool = False
     division: bool = False
-    vector: int = 0
-    unroll: int = 4
 
     def check(self) -> None:
+        super().check()
         if self.head_dim % 2:
             raise UserError(f"rotary head_dim = {self.head_dim}: must be even")
 
@@ -64,10 +63,5 @@ class Rotary(Operator):
             Tensor(sine, b, share=heads),
         )
         index = DIVISION_INSTRUCTIONS if self.division else 0
-        name, settings = (
-            "rotary_backward" if self.backward else "rotary",
-            {"vector": self.vector, "unroll": self.unroll},
-        )
-        return (
-            ElementMap(name, self.tokens * heads, pairs, tensors, fma=FMA, index=index, lanes=self.lanes, **settings),
-        )
+        name, rows = "rotary_backward" if self.backward else "rotary", self.tokens * heads
+        return (self.loop(ElementMap(name, rows, pairs, tensors, fma=FMA, index=index, lanes=self.lanes)),)

@@ -4,10 +4,11 @@ The work has `rows` x `cols` elements. The kernel is built like library kernels:
 
 * A row of at most ROW_ACCESSES warp accesses belongs to one warp; a workgroup has one row per warp. A longer row
   belongs to a whole workgroup (with `shared_rows` every row does), and the warps take its accesses in turn.
-* A lane has `vector` adjacent elements per access: 16 bytes of the widest type if they divide a row.
+* A lane has `vector` adjacent elements per access: 16 bytes of the widest type if they divide a row. With `tail` they
+  need not: accesses are wide as long as all warps have one, and the rest of the row has one element per lane.
 * A warp that has at most KEPT_ACCESSES accesses of a row keeps the values of the inputs in registers: they are read
   once, and the sums follow one after the other. Otherwise (or without `keep`) the inputs are read in `passes` passes
-  for the sums and once more for the output.
+  for the sums and once more for the output. `staged` values are kept in shared memory.
 * Sums over lanes use shuffles. If a row belongs to several warps, sums over warps use shared memory and a barrier.
 * Then the vectors (weight, bias) are read, UNROLL accesses of each at a time, and the outputs are stored. Scalars of a
   row (mean, maximum, ...) have 4 bytes; the first warp of a row reads them at its begin and stores them at its end.
@@ -30,6 +31,7 @@ import numpy as np
 
 from tracer.events import NO_ADDRESSES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
+from tracer.operators.row_costs import ASSUMED, KEPT_ACCESSES, RowCosts
 from tracer.operators.tensor import Tensor, arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe, Space
@@ -37,20 +39,13 @@ from traces.source import KernelInfo, Workgroup
 
 ROW_ACCESSES = 8
 """Most accesses of a row that belongs to one warp."""
-KEPT_ACCESSES = 8
-"""Most accesses of a row whose values a warp keeps. fp16 values take 64 registers per thread as fp32 values."""
 UNROLL = 4
 """Accesses of each vector in flight per warp."""
 SCALAR_BYTES = 4
-SETUP_INSTRUCTIONS = 16
-ACCESS_INSTRUCTIONS = 10
-"""Instructions per access to each tensor: 64-bit address, limit, loop, conversion."""
 LATENCY_CLK = 4
 SFU_LATENCY_CLK = 20
-SHUFFLE_CLK = 25
-"""Latency of one exchange between lanes."""
 ADDRESS_REGISTERS = 24
-"""Instruction counts, latencies and registers are assumed."""
+"""Latencies and registers are assumed."""
 REGISTERS_MAX = 255
 REGISTER_FILE = 65536
 """Registers of 32 lanes of a CU: a large workgroup has fewer per thread (what does not fit is spilled: left out)."""
@@ -77,7 +72,9 @@ class RowKernel(EvenKernel):
         fma: arithmetic instructions per element for the output. sfu: transcendental ones.
         sum_fma: arithmetic instructions per element for each sum.
         vector: elements of a lane per access; 0 = as many as fit 16 bytes and divide a row.
+        tail: wide accesses need not divide a row. staged: values that are kept are in shared memory.
         turns: rows, one after the other, of a workgroup (of each warp that owns a row).
+        costs: instructions beside the arithmetic.
 
     Raises:
         UserError: a field has an impossible value.
@@ -104,14 +101,18 @@ class RowKernel(EvenKernel):
     warps: int = 8
     keep: bool = True
     shared_rows: bool = False
+    tail: bool = False
+    staged: bool = False
     turns: int = 1
     lanes: int = 32
+    costs: RowCosts = ASSUMED
 
     def __post_init__(self):
         self.check_sizes("rows", "cols", "warps", "passes")
         self.check_lanes(self.lanes)
         check_warps(self.name, self.warps, self.lanes)
-        check_vector(self.name, self.vector, self.cols)
+        if not self.tail:
+            check_vector(self.name, self.vector, self.cols)
         if len(self.inputs) > INPUTS_MAX or len(self.vectors) > VECTORS_MAX:
             raise UserError(f"{self.name}: must have at most {INPUTS_MAX} inputs and {VECTORS_MAX} vectors")
         tensors = len(self.inputs) + len(self.outputs) + len(self.vectors)
@@ -142,9 +143,16 @@ class RowKernel(EvenKernel):
         return elements_per_lane(self.vector, self.cols, widest_bytes)
 
     @property
+    def wide_accesses(self) -> int:
+        """Of them, how many have `lane_elements`; the others have one element per lane."""
+        each = self.lanes * self.lane_elements
+        return self.cols // (self.warps * each) * self.warps if self.tail else -(-self.cols // each)
+
+    @property
     def row_accesses(self) -> int:
         """Number of warp accesses that cover a row."""
-        return -(-self.cols // (self.lanes * self.lane_elements))
+        rest = self.cols - self.wide_accesses * self.lanes * self.lane_elements
+        return self.wide_accesses + max(0, -(-rest // self.lanes))
 
     @property
     def row_warps(self) -> int:
@@ -170,8 +178,9 @@ class RowKernel(EvenKernel):
             workgroups=-(-self.rows * self.row_warps // (self.warps * self.turns)),
             warps=self.warps,
             lanes=self.lanes,
-            registers=min(REGISTERS_MAX, REGISTER_FILE // (self.warps * self.lanes), -(-words // 8) * 8),
-            shared_bytes=2 * SCALAR_BYTES * self.warps if self.row_warps > 1 else 0,
+            registers=self.costs.registers
+            or min(REGISTERS_MAX, REGISTER_FILE // (self.warps * self.lanes), -(-words // 8) * 8),
+            shared_bytes=(2 * SCALAR_BYTES * self.warps if self.row_warps > 1 else 0) + self._staged_bytes,
         )
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
@@ -221,24 +230,24 @@ class RowKernel(EvenKernel):
     def _warp(self, place: int) -> tuple[np.ndarray, np.ndarray]:
         """Events of a warp on row 0, and for each event the distance of its addresses from row to row in bytes."""
         mine = np.arange(place, self.row_accesses, self.row_warps)
-        parts: list[tuple[np.ndarray, int]] = [(compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK), 0)]
+        parts: list[tuple[np.ndarray, int]] = [(self.costs.on_pipes(self.costs.setup, LATENCY_CLK), 0)]
         parts += self._scalars(Kind.LOAD, self.scalars_in)
         for turn in range(1 if self.kept else self.passes):
             parts += self._read(mine) + self._reduction(place, turn)
         for turn in range(1, self.reductions if self.kept else 0):
-            parts += [(self._sums(len(mine), wait=1 << TOTAL), 0), *self._reduction(place, turn)]
-        for group in _groups(mine, UNROLL):
+            parts += [(self._sums(mine, wait=1 << TOTAL), 0), *self._reduction(place, turn)]
+        for group in _groups(mine, min(UNROLL, self.costs.in_flight)):
             parts += self._output(group)
         if place == 0:
             parts += self._scalars(Kind.STORE, self.scalars_out)
         return join([events for events, _ in parts]), _steps(parts)
 
     def _read(self, mine: np.ndarray) -> list[tuple[np.ndarray, int]]:
-        """Loads of all inputs, KEPT_ACCESSES accesses of each at a time, each followed by its sums."""
+        """Loads of all inputs, some accesses of each at a time, each followed by its sums."""
         parts = []
-        for group in _groups(mine, KEPT_ACCESSES):
+        for group in _groups(mine, self.costs.in_flight):
             parts += [*self._load_inputs(group), (self._addresses(len(group) * len(self.inputs)), 0)]
-            parts.append((self._sums(len(group), wait=self._waits(len(group))), 0))
+            parts.append((self._sums(group, wait=self._waits(len(group))), 0))
         return parts
 
     def _load_inputs(self, group: np.ndarray) -> list[tuple[np.ndarray, int]]:
@@ -249,7 +258,7 @@ class RowKernel(EvenKernel):
 
     def _addresses(self, accesses: int) -> np.ndarray:
         """Address arithmetic of some accesses."""
-        return compute(Pipe.ALU, max(1, ACCESS_INSTRUCTIONS * accesses), LATENCY_CLK)
+        return compute(Pipe.ALU, max(1, self.costs.access * accesses), LATENCY_CLK)
 
     def _waits(self, accesses: int) -> int:
         """Slots of these accesses of all inputs."""
@@ -258,39 +267,55 @@ class RowKernel(EvenKernel):
 
     def _accesses(self, kind: Kind, tensor: Tensor, group: np.ndarray, slot: int) -> np.ndarray:
         """Accesses to row 0 of a tensor; loads have a slot each."""
-        reach = self.lanes * self.lane_elements
+        each, wide = self._elements(group), self.wide_accesses
+        first = self.lanes * (np.minimum(group, wide) * self.lane_elements + np.maximum(group - wide, 0))
         return access(
             kind,
             len(group),
-            lanes=np.minimum(self.cols - group * reach, reach) // self.lane_elements,
-            width_bytes=self.lane_elements * tensor.bytes,
-            base=tensor.address + group * reach * tensor.bytes,
+            lanes=np.minimum((self.cols - first) // each, self.lanes),
+            width_bytes=each * tensor.bytes,
+            base=tensor.address + first * tensor.bytes,
             slot=slot + np.arange(len(group)) if kind == Kind.LOAD else NO_SLOT,
         )
+
+    def _elements(self, group: np.ndarray) -> np.ndarray:
+        """Elements of a lane in each of these accesses."""
+        return np.where(group < self.wide_accesses, self.lane_elements, 1)
+
+    @property
+    def _staged_bytes(self) -> int:
+        """Values of a row in shared memory."""
+        return self.cols * sum(tensor.bytes for tensor in self.inputs) if self.staged and self.kept else 0
 
     @property
     def _pipe(self) -> Pipe:
         """Pipe of the arithmetic."""
         return arithmetic_pipe(tensor.bytes for tensor in (*self.inputs, *self.vectors, *self.outputs))
 
-    def _sums(self, accesses: int, wait: int) -> np.ndarray:
+    def _sums(self, group: np.ndarray, wait: int) -> np.ndarray:
         """Additions of a warp for the values of some accesses."""
-        instructions = self.sum_fma * max(1, accesses) * self.lane_elements
-        return compute(self._pipe, instructions, LATENCY_CLK, slot=SUM, wait=wait)
+        elements = max(self.lane_elements if self.wide_accesses else 1, int(self._elements(group).sum()))
+        latency_clk = max(LATENCY_CLK, self.costs.element_clk * elements)
+        return compute(self._pipe, self.sum_fma * elements, latency_clk, slot=SUM, wait=wait)
 
     def _reduction(self, place: int, turn: int) -> list[tuple[np.ndarray, int]]:
         """A sum over the lanes and warps of a row. Events that need the sum wait for TOTAL."""
         if not self.reductions:
             return []
-        shuffles = self.lanes.bit_length() - 1
-        own = compute(Pipe.ALU, 2 * shuffles, SHUFFLE_CLK * shuffles, slot=TOTAL, wait=1 << SUM | 1 << TOTAL)
+        lanes = self.lanes.bit_length() - 1
+        own = self._steps_of_sum(lanes)
         if self.row_warps == 1:
             return [(own, 0)]
         base = SCALAR_BYTES * self.warps * (turn % 2)  # no warp overwrites a value that another warp still reads
         store = access(Kind.STORE, lanes=1, width_bytes=SCALAR_BYTES, base=base + SCALAR_BYTES * place, wait=1 << TOTAL)
         load = access(Kind.LOAD, lanes=self.warps, width_bytes=SCALAR_BYTES, base=base, slot=SUM)
         store["space"] = load["space"] = Space.SHARED
-        return [(part, 0) for part in (own, store, event(Kind.BARRIER, slot=0), load, own)]
+        over_warps = self._steps_of_sum(self.costs.warp_steps or lanes)
+        return [(part, 0) for part in (own, store, event(Kind.BARRIER, slot=0), load, over_warps)]
+
+    def _steps_of_sum(self, steps: int) -> np.ndarray:
+        costs, wait = self.costs, 1 << SUM | 1 << TOTAL
+        return costs.on_pipes(costs.step * steps, costs.step_clk * steps, slot=TOTAL, wait=wait)
 
     def _output(self, group: np.ndarray) -> list[tuple[np.ndarray, int]]:
         """Loads of vectors and (if not kept) inputs for some accesses, then arithmetic and stores of each access."""
@@ -305,12 +330,12 @@ class RowKernel(EvenKernel):
             slots += [INPUT + KEPT_ACCESSES * place for place in range(len(self.inputs))]
         parts.append((self._addresses(number * (len(slots) + len(self.outputs))), 0))
         stores = [self._accesses(Kind.STORE, tensor, group, 0) for tensor in self.outputs]
-        for place in range(number):
+        for place, elements in enumerate(self._elements(group).tolist()):
             wait = sum(1 << slot + place for slot in slots) | 1 << TOTAL | (1 << SCALAR if self.scalars_in else 0)
             result = {"slot": OUTPUT + place, "wait": wait}
             if self.sfu:
-                parts.append((compute(Pipe.SFU, self.sfu * self.lane_elements, SFU_LATENCY_CLK, wait=wait), 0))
-            parts.append((compute(self._pipe, max(1, self.fma * self.lane_elements), LATENCY_CLK, **result), 0))
+                parts.append((compute(Pipe.SFU, self.sfu * elements, SFU_LATENCY_CLK, wait=wait), 0))
+            parts.append((compute(self._pipe, max(1, self.fma * elements), LATENCY_CLK, **result), 0))
             for tensor, store in zip(self.outputs, stores, strict=True):
                 one = store[place : place + 1]
                 one["wait"] = np.uint64(1 << OUTPUT + place)

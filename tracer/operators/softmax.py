@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.library import Library, torch_softmax
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
 
-EXACT_SUM_FMA, EXACT_FMA = 7, 20
-"""Instructions per element with `exact`: 2 for the maximum and 11 for the sum of exponentials, over two passes; 20 for
-the output (difference 1, exponential 8, division 9, conversions 2). Counted from the operations of CUDA's expf and fp32
-division (assumed)."""
+EXACT_SUM_FMA, EXACT_FMA, EXACT_SFU = 7, 23, 2
+"""Instructions per element with `exact`: 2 for the maximum and 11 for the sum of exponentials, over two passes; 25 for
+the output (difference, exponential, division, conversion). Counted in the machine code of PyTorch 2.6.0 for sm_90
+(`tracer.operators.library`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,7 @@ class Softmax(Operator):
     """Softmax over the rows of a matrix.
 
     Attributes:
+        library: TORCH = the kernel of PyTorch, `exact`; it overrides the fields of the kernel below.
         exact: exponential and division as the C library computes them, without the fast instructions.
         backward: the gradient of x.
         warps: of a workgroup. vector: elements of a lane per access; 0 = 16 bytes.
@@ -45,16 +47,19 @@ class Softmax(Operator):
     passes: int = 1
     keep: bool = True
     exact: bool = False
+    library: Library = Library.GENERIC
 
     def parts(self) -> tuple[EvenKernel, ...]:
         size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
         x, y, dy = self.buffers(size, size, size)
         settings: dict[str, Any] = {"warps": self.warps, "vector": self.vector, "keep": self.keep, "lanes": self.lanes}
         shape = (self.rows, self.cols)
+        torch = self.library == Library.TORCH
+        settings |= torch_softmax(self.cols, b, self.lanes, self.backward) if torch else {}
         if self.backward:
             inputs = (Tensor(dy, b), Tensor(y, b))
             return (RowKernel("softmax_backward", *shape, inputs, (Tensor(x, b, Use.WRITE),), **settings),)
         outputs = (Tensor(y, b, Use.WRITE),)
-        settings |= {"reductions": 2, "passes": self.passes, "sfu": 1}
-        settings |= {"sum_fma": EXACT_SUM_FMA, "fma": EXACT_FMA} if self.exact else {}
+        settings = {"passes": self.passes, **settings, "reductions": 2, "sfu": 1}
+        settings |= {"sum_fma": EXACT_SUM_FMA, "fma": EXACT_FMA, "sfu": EXACT_SFU} if self.exact or torch else {}
         return (RowKernel("softmax", *shape, (Tensor(x, b),), outputs, **settings),)

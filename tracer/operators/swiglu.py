@@ -8,11 +8,11 @@ backward:  dy, gate and up are read, the gradients of gate and up are written: r
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.element_operator import ElementOperator
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.operator import Operator
 from tracer.operators.tensor import Tensor, Use
 
 FMA, SFU = 4, 2
@@ -23,14 +23,13 @@ EXACT_FMA = 24
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwiGlu(Operator):
+class SwiGlu(ElementOperator):
     """SwiGLU whose result has rows x cols elements.
 
     Attributes:
         fused: one kernel.
         backward: the gradients of gate and up.
         exact: exponential and division as the C library computes them (fused, forward).
-        vector: elements of a lane per access; 0 = 16 bytes. unroll: accesses of a warp. warps: of a workgroup.
         whole_rows: a workgroup takes a whole row, in turns. registers: of a lane; 0 = counted.
 
     Raises:
@@ -44,9 +43,6 @@ class SwiGlu(Operator):
     fused: bool = True
     backward: bool = False
     exact: bool = False
-    vector: int = 0
-    unroll: int = 4
-    warps: int = 8
     whole_rows: bool = False
     registers: int = 0
 
@@ -77,12 +73,5 @@ class SwiGlu(Operator):
         return self._map("silu", (gate, kept), FMA, SFU), self._map("mul", (again, up, out), 1)
 
     def _map(self, name: str, tensors: tuple[Tensor, ...], fma: int, sfu: int = 0) -> ElementMap:
-        settings: dict[str, Any] = {
-            "vector": self.vector,
-            "unroll": self.unroll,
-            "warps": self.warps,
-            "whole_rows": self.whole_rows,
-            "registers": self.registers,
-            "lanes": self.lanes,
-        }
-        return ElementMap(name, self.rows, self.cols, tensors, fma=fma, sfu=sfu, **settings)
+        rows = {"whole_rows": self.whole_rows, "registers": self.registers}
+        return self.loop(ElementMap(name, self.rows, self.cols, tensors, fma=fma, sfu=sfu, lanes=self.lanes, **rows))

@@ -70,7 +70,7 @@ class Profile(NamedTuple):
 
     Attributes:
         gpu: name of the GPU, "" = not recorded.
-        gpus: processes of the run.
+        gpus: processes of the run. lanes: of a warp, 32 if not recorded.
         calls: in the order of their kernels.
         span_ns: from the begin of the first kernel to the end of the last one.
         busy_ns: of that, time in which at least one kernel runs.
@@ -79,6 +79,7 @@ class Profile(NamedTuple):
     name: str
     gpu: str
     gpus: int
+    lanes: int
     calls: tuple[Call, ...]
     span_ns: int
     busy_ns: int
@@ -116,6 +117,7 @@ def read_profile(path: str | Path) -> Profile:
         name=path.name,
         gpu=str(device.get("name") or ""),
         gpus=gpus if isinstance(gpus, int) and gpus > 0 else 1,
+        lanes=64 if device.get("warpSize") == 64 else 32,
         calls=tuple(_calls(kernels, operators)),
         span_ns=max(end for _, end in spans),
         busy_ns=_covered(spans),

@@ -1,9 +1,10 @@
 """What the calls of a profile are for t3sim: a kernel's text (`tracer.kernels`), or an exchange.
 
 A call is known by the name of its operator and the shapes of its arguments. Where operators of PyTorch and of the
-libraries vLLM, SGLang and AITER have their arguments is a table below; the kernels are those of `--software eager` of
-`tracer.models.texts`. Matrices are row-major: on the machines of today the layout changes the time of a GEMM by up to
-3 %. What is not in the tables, or has arguments of mixed types or in another order, is no work.
+libraries vLLM, SGLang and AITER have their arguments is a table below. Norms, softmax and element-wise kernels of
+PyTorch are its own (`tracer.operators.library`, `tracer.profile.loops`). Matrices are row-major: on the machines of
+today the layout changes the time of a GEMM by up to 3 %. What is not in the tables, or has arguments of mixed types or
+in another order, is no work.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,8 +13,9 @@ from typing import Any
 
 from tracer.data_type import DataType
 from tracer.models.schedule import Exchange, OperatorClass
-from tracer.models.texts import EAGER_NORM, eager_softmax, kernel_of
+from tracer.models.texts import kernel_of
 from tracer.profile.kineto import Call, Operator, Profile, Shape, whole_number
+from tracer.profile.loops import flat, loop_of
 
 TYPES = {
     "c10::BFloat16": DataType.BF16,
@@ -50,8 +52,6 @@ ELEMENT_WISE = {
     *("aten::exp", "aten::rsqrt", "aten::sigmoid", "aten::silu", "aten::tanh", "aten::relu", "aten::copy_"),
 }
 """They read one or two tensors and write one."""
-LEAST_COLUMNS = 256
-"""An element-wise kernel has no rows: inner dimensions are joined up to so many columns."""
 COLLECTIVES = {
     **dict.fromkeys(("allreduce", "allreduce_coalesced"), "all_reduce"),
     **dict.fromkeys(("_allgather_base", "allgather", "allgather_into_tensor_coalesced"), "all_gather"),
@@ -88,7 +88,7 @@ def work_of(call: Call, profile: Profile) -> tuple[OperatorClass, str | Exchange
         exchange = Exchange("all_reduce", prod(shape) * element, profile.gpus)
         return (OperatorClass.COMMUNICATION, exchange) if shape and profile.gpus > 1 else None
     operator_class, kind = KNOWN.get(call.name, (OperatorClass.NORM, None))
-    text = kind(call.operator, call) if kind else ""
+    text = kind(call.operator, call, profile) if kind else ""
     return (operator_class, text) if text else None
 
 
@@ -123,7 +123,7 @@ def _text(name: str, operator: Operator, place: int, **fields: object) -> str:
     return kernel_of(name, dtype, **fields) if dtype else ""
 
 
-def _gemm(operator: Operator, call: Call) -> str:
+def _gemm(operator: Operator, call: Call, profile: Profile) -> str:
     place = GEMMS[operator.name]
     a, b, dtype = _shape(operator, place), _shape(operator, place + 1), _dtype(operator, place)
     fits = len(a) == len(b) in (2, 3) and a[-1] == b[-2] and a[:-2] == b[:-2] and 0 not in (*a, *b)
@@ -136,7 +136,7 @@ def _gemm(operator: Operator, call: Call) -> str:
     return kernel_of("gemm", dtype, m=a[-2], n=b[-1], k=a[-1], batch=batch, pad="dense" if odd else False)
 
 
-def _flash(operator: Operator, call: Call) -> str:
+def _flash(operator: Operator, call: Call, profile: Profile) -> str:
     place, causal = FLASH[operator.name]
     q, k, v = (_shape(operator, place + number) for number in range(3))
     if not len(q) == len(k) == 4 or k != v or _value(operator, causal) not in ("True", "False"):
@@ -151,23 +151,24 @@ def _flash(operator: Operator, call: Call) -> str:
         head_dim=q[3],
         causal=_value(operator, causal).lower(),
         backward=operator.name.endswith("backward"),
+        library="torch",
     )
 
 
-def _layernorm(operator: Operator, call: Call) -> str:
+def _layernorm(operator: Operator, call: Call, profile: Profile) -> str:
     x, weight = _shape(operator, 0), _shape(operator, 2)
     if not x or weight not in ((), x[-1:]):
         return ""
-    return _text("layernorm", operator, 0, rows=prod(x[:-1]), cols=x[-1], stats=True, **EAGER_NORM)
+    return _text("layernorm", operator, 0, rows=prod(x[:-1]), cols=x[-1], stats=True, library="torch")
 
 
-def _rmsnorm(operator: Operator, call: Call) -> str:
+def _rmsnorm(operator: Operator, call: Call, profile: Profile) -> str:
     place, residual = RMSNORMS[operator.name]
     x = _shape(operator, place)
     return _text("rmsnorm", operator, place, rows=prod(x[:-1]), cols=x[-1], residual=residual) if x else ""
 
 
-def _softmax(operator: Operator, call: Call) -> str:
+def _softmax(operator: Operator, call: Call, profile: Profile) -> str:
     backward = operator.name == SOFTMAX_BACK
     x, last = _shape(operator, 0), _value(operator, 2 if backward else 1)
     if not x or last not in ("-1", str(len(x) - 1)):
@@ -177,16 +178,16 @@ def _softmax(operator: Operator, call: Call) -> str:
         rows=prod(x[:-1]),
         cols=x[-1],
         backward=backward,
-        **eager_softmax(x[-1], backward),
+        library="torch",
     )
 
 
-def _gate(operator: Operator, call: Call) -> str:
+def _gate(operator: Operator, call: Call, profile: Profile) -> str:
     x = _shape(operator, 0)
     return _text("swiglu", operator, 0, rows=prod(x[:-1]), cols=x[-1]) if x else ""
 
 
-def _rotary(operator: Operator, call: Call) -> str:
+def _rotary(operator: Operator, call: Call, profile: Profile) -> str:
     q, k, head_dim = _shape(operator, 1), _shape(operator, 2), whole_number(_value(operator, 3))
     if not len(q) == len(k) == 2 or head_dim < 1:
         return ""
@@ -194,7 +195,7 @@ def _rotary(operator: Operator, call: Call) -> str:
     return _text("rotary", operator, 1, tokens=q[0], heads=heads, kv_heads=kv_heads, head_dim=head_dim)
 
 
-def _kv_cache(operator: Operator, call: Call) -> str:
+def _kv_cache(operator: Operator, call: Call, profile: Profile) -> str:
     """Keys and values [tokens, heads, head size], or [tokens, all of them]."""
     k = _shape(operator, 0)
     if len(k) not in (2, 3):
@@ -202,20 +203,29 @@ def _kv_cache(operator: Operator, call: Call) -> str:
     return _text("kv_cache", operator, 0, tokens=k[0], kv_heads=k[1] if len(k) == 3 else 1, head_dim=k[-1])
 
 
-def _gelu(operator: Operator, call: Call) -> str:
-    rows, cols = _flat(_shape(operator, 0))
-    return _text("gelu", operator, 0, rows=rows, cols=cols, backward=operator.name == GELU_BACK) if rows else ""
+def _gelu(operator: Operator, call: Call, profile: Profile) -> str:
+    backward = operator.name == GELU_BACK
+    return _loop_text("gelu", operator, call, profile, 0, backward=backward, exact=not backward)
 
 
-def _element_wise(operator: Operator, call: Call) -> str:
+def _loop_text(name: str, operator: Operator, call: Call, profile: Profile, place: int, **fields: object) -> str:
+    """Text of an element-wise kernel of all elements of an argument."""
+    loop = loop_of(call, operator, profile.lanes)
+    rows, cols = flat(_shape(operator, place), loop.vector, profile.lanes)
+    return _text(name, operator, place, rows=rows, cols=cols, **fields, **loop.fields()) if rows else ""
+
+
+def _element_wise(operator: Operator, call: Call, profile: Profile) -> str:
     """One tensor in and one out, or two in: other tensors are smaller, so they stay in the caches."""
     largest = max((prod(shape) for shape in operator.shapes if shape), default=0)
     whole = [place for place, shape in enumerate(operator.shapes) if shape and prod(shape) == largest]
-    if largest < 1 or len({(_type(operator, place), _order(operator, place)) for place in whole}) > 1:
+    orders = {_order(operator, place) for place in whole}
+    if largest < 1 or len({_type(operator, place) for place in whole}) > 1:
         return ""
-    rows, cols = _flat(operator.shapes[whole[0]])
+    if len(orders) > 1 and not loop_of(call, operator, profile.lanes).dimensions:
+        return ""
     both = len(whole) == 2 and operator.name != "aten::copy_"
-    return _text("residual" if both else "bias", operator, whole[0], rows=rows, cols=cols)
+    return _loop_text("residual" if both else "bias", operator, call, profile, whole[0])
 
 
 def _order(operator: Operator, place: int) -> Shape:
@@ -225,14 +235,6 @@ def _order(operator: Operator, place: int) -> Shape:
     if len(strides) != len(shape):
         return shape
     return tuple(number for size, stride in zip(shape, strides, strict=True) if size > 1 for number in (size, stride))
-
-
-def _flat(shape: Shape) -> tuple[int, int]:
-    """(rows, columns) of the elements of a tensor."""
-    cols, left = 1, list(shape)
-    while left and cols < LEAST_COLUMNS:
-        cols *= left.pop()
-    return prod(left) if cols else 0, cols
 
 
 def _collective(facts: Mapping[str, Any]) -> Exchange | None:
@@ -246,7 +248,7 @@ def _collective(facts: Mapping[str, Any]) -> Exchange | None:
     return Exchange(kind, element * (received if kind == "all_gather" else sent), gpus)
 
 
-Kind = Callable[[Operator, Call], str]
+Kind = Callable[[Operator, Call, Profile], str]
 KNOWN: dict[str, tuple[OperatorClass, Kind]] = {
     **dict.fromkeys(GEMMS, (OperatorClass.MATRIX, _gemm)),
     **dict.fromkeys(FLASH, (OperatorClass.ATTENTION, _flash)),

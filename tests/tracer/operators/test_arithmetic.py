@@ -21,6 +21,7 @@ def per_element(kernel, pipe):
     ("text", "fma", "sfu"),
     [
         ("gelu:rows=64,cols=1024", [10], [2]),
+        ("gelu:rows=64,cols=1024,exact=1", [26], [1]),
         ("gelu:rows=64,cols=1024,backward=1", [20], [2]),
         ("swiglu:rows=64,cols=1024", [4], [2]),
         ("swiglu:rows=64,cols=1024,exact=1", [24], [2]),
@@ -36,7 +37,7 @@ def per_element(kernel, pipe):
         ("softmax:rows=64,cols=1024", [2 * 2 + 2], [1]),  # maximum and sum, then the output
         ("softmax:rows=64,cols=1024,keep=0", [2 + 2], [1]),  # both in one pass
         ("softmax:rows=64,cols=1024,keep=0,passes=2", [2 * 2 + 2], [1]),
-        ("softmax:rows=64,cols=1024,exact=1", [2 * 7 + 20], [1]),
+        ("softmax:rows=64,cols=1024,exact=1", [2 * 7 + 23], [2]),
         ("softmax:rows=64,cols=1024,backward=1", [2 + 2], [0]),
         ("rmsnorm:rows=64,cols=1024", [2 + 2], [0]),
         ("layernorm:rows=64,cols=1024", [2 * 2 + 2], [0]),

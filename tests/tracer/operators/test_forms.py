@@ -29,6 +29,7 @@ TEXTS = [
     "swiglu:rows=5,cols=200,vector=1,unroll=1,warps=2,whole_rows=1",
     "dropout:rows=7,cols=33",
     "residual:rows=300,cols=64",
+    "residual:rows=7,cols=129,vector=1,unroll=1,turns=4,dimensions=3",
     "bias:rows=300,cols=40,backward=1",
     "rotary:tokens=5,heads=3,kv_heads=1,head_dim=64",
     "embedding:tokens=9,hidden=96,backward=1",
@@ -41,6 +42,16 @@ TEXTS = [
     "moe_unpermute:tokens=9,experts=8,top_k=2,hidden=48",
     "quantize:rows=9,cols=48,scaling=tensor",
 ]
+TORCH = [
+    "softmax:rows=5,cols=33,library=torch,lanes=64",
+    "softmax:rows=3,cols=1031,library=torch",
+    "softmax:rows=3,cols=9001,library=torch,lanes=64",
+    "softmax:rows=3,cols=2048,library=torch,dtype=fp32",
+    "layernorm:rows=21,cols=518,library=torch,stats=1",
+    "rmsnorm:rows=3,cols=96,library=torch,dtype=fp64",
+    "flash_attention:batch=1,heads=2,kv_heads=1,seq=300,head_dim=64,library=torch",
+]
+"""Kernels of PyTorch; instructions of their places are on two pipes."""
 
 
 def test_every_operator_is_here():
@@ -48,7 +59,7 @@ def test_every_operator_is_here():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", [*TEXTS, *TORCH])
 def test_workgroups_are_valid_and_may_begin_anywhere(text):
     for kernel in make_kernels(text):
         found = list(checked_workgroups(kernel))
@@ -189,6 +200,7 @@ def test_places_after_sorting_are_a_permutation_and_its_inverse():
         ("swiglu:rows=1,cols=64,unroll=64", "unroll = 64"),
         ("swiglu:rows=1,cols=64,registers=256", "registers = 256: must be 0 to 255"),
         ("rmsnorm:rows=1,cols=64,vector=3", "must divide"),
+        ("bias:rows=1,cols=64,dimensions=26", "dimensions = 26: must be 0 to 25"),
         ("attention:batch=1,heads=3,kv_heads=2,seq=8", "must divide"),
     ],
 )
@@ -197,20 +209,29 @@ def test_impossible_kernels_are_refused(text, words):
         make_kernels(text)
 
 
-@pytest.mark.parametrize("text", ["bias", "dropout", "residual", "residual:dropout=1"])
+@pytest.mark.parametrize("text", ["bias", "dropout", "residual", "residual:dropout=1", "gelu:bias=1", "swiglu"])
 def test_one_element_per_lane(text):
     """512 lanes of a workgroup have 512 elements, whatever their type."""
     name, _, more = text.partition(":")
-    (kernel,) = make_kernels(f"{name}:rows=8,cols=256,scalar=1" + (f",{more}" if more else ""))
+    fields = f"{name}:rows=8,cols=256" + (f",{more}" if more else "")
+    (kernel,) = make_kernels(f"{fields},vector=1,unroll=1,warps=16")
     assert (kernel.info.workgroups, kernel.info.warps_per_workgroup) == (8 * 256 // 512, 16)
-    assert (
-        kernel.line_requests == make_kernels(f"{name}:rows=8,cols=256" + (f",{more}" if more else ""))[0].line_requests
-    )
+    assert kernel.line_requests == make_kernels(fields)[0].line_requests
 
 
-def test_a_sum_over_rows_is_no_element_wise_kernel():
-    with pytest.raises(UserError, match="bias scalar = true: allowed forward"):
-        make_kernels("bias:rows=8,cols=64,backward=1,scalar=1")
+def test_places_of_elements_in_tensors_with_gaps_cost_instructions():
+    """Four elements of a lane, one after the other; two dimensions."""
+    loop = "vector=1,unroll=1,warps=4,turns=4"
+    plain, placed = (make_kernel(f"residual:rows=8,cols=512,{loop}{more}") for more in ("", ",dimensions=2"))
+    events, places = (np.concatenate([group.events for group in kernel.workgroups()]) for kernel in (plain, placed))
+    compute = [each[each["kind"] == Kind.COMPUTE] for each in (events, places)]
+    alu, fma = ([int(each["count"][each["pipe"] == pipe].sum()) for each in compute] for pipe in (Pipe.ALU, Pipe.FMA))
+    accesses = 8 * 512 // 32
+    assert (fma[1] - fma[0], alu[1] - alu[0]) == (2 * 10 * accesses, (2 * 4 + 3 * (4 - 10)) * accesses)
+    memory = [each[each["kind"] != Kind.COMPUTE] for each in (events, places)]
+    assert (memory[0] == memory[1]).all()
+    waits = [kind for kind in places["kind"][: len(places) // len(set(range(4 * 8)))] if kind != Kind.COMPUTE]
+    assert waits[:6] == [Kind.LOAD, Kind.LOAD, Kind.STORE] * 2
 
 
 @pytest.mark.parametrize(

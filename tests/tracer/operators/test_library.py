@@ -1,0 +1,119 @@
+"""The row kernels of PyTorch: which one it takes, in what order it reads, and its instructions beside machine code."""
+
+import numpy as np
+import pytest
+
+from tests.support.request_count import count_requests
+from tracer.kernels import make_kernel
+from traces.schema import Kind, Pipe, Space
+
+
+def _warp(kernel, warp=1):
+    """Events of a warp of the first workgroup."""
+    group = next(kernel.workgroups())
+    return group.events[group.first_event[warp] : group.first_event[warp + 1]]
+
+
+def _reads(events):
+    return (events["kind"] == Kind.LOAD) & (events["space"] == Space.GLOBAL)
+
+
+@pytest.mark.parametrize(
+    ("text", "warps", "shared_bytes"),
+    [
+        ("cols=1024", 4, 0),  # a warp keeps a row
+        ("cols=1024,lanes=64", 2, 0),
+        ("cols=2048", 32, 2 * 2048 + 8 * 32),  # a row in shared memory
+        ("cols=2048,lanes=64", 16, 2 * 2048 + 8 * 16),
+        ("cols=24504,dtype=bf16", 32, 2 * 24504 + 8 * 32),
+        ("cols=24512,dtype=bf16", 32, 8 * 32),  # too long for it
+        ("cols=2044", 32, 8 * 32),  # not aligned
+    ],
+)
+def test_the_kernel_of_a_softmax(text, warps, shared_bytes):
+    info = make_kernel(f"softmax:rows=64,{text},library=torch").info
+    assert (info.warps_per_workgroup, info.shared_bytes) == (warps, shared_bytes)
+
+
+def test_long_rows_are_read_three_times_one_access_after_the_other():
+    """5185 columns are less than 8 elements for each of 1024 threads: 6 accesses of one element."""
+    kernel = make_kernel("softmax:rows=64,cols=5185,library=torch,dtype=bf16")
+    events = _warp(kernel, 0)
+    reads = np.flatnonzero(_reads(events))
+    assert len(reads) == 3 * 6 and (events["width_bytes"][reads] == 2).all()
+    between = np.diff(reads)
+    assert (between > 1).all()  # no two loads in flight: arithmetic that waits is between them
+    for read in reads[:-1]:
+        slot = int(events["slot"][read])
+        after = events[read + 1 :]
+        waits = np.flatnonzero(after["wait"] & np.uint64(1 << slot))
+        following = np.flatnonzero(_reads(after))
+        assert waits[0] < following[0]
+
+
+def test_wide_accesses_end_where_not_all_warps_have_one():
+    """9001 columns: 8 elements for each of 1024 threads, then 809 single ones."""
+    kernel = make_kernel("softmax:rows=64,cols=9001,library=torch,dtype=bf16")
+    events = _warp(kernel, 0)
+    reads = events[_reads(events)]
+    assert reads["width_bytes"].tolist() == 3 * [16, 2]
+    assert (reads["base"][:2] - reads["base"][0]).tolist() == [0, 8192 * 2]
+    group = next(kernel.workgroups())
+    elements = sum(
+        bin(int(event["mask"])).count("1") * int(event["width_bytes"]) // 2
+        for event in group.events[group.events["kind"] == Kind.STORE]
+        if event["space"] == Space.GLOBAL
+    )
+    assert elements == 9001
+
+
+def test_aligned_rows_with_a_tail_move_the_bytes_of_the_closed_form():
+    rows, cols, sectors = 3, 13000, 13000 * 4 // 32
+    lines, found = np.zeros(5, np.int64), np.zeros(5, np.int64)
+    for group in make_kernel(f"softmax:rows={rows},cols={cols},library=torch,dtype=fp32").workgroups():
+        events = group.events[group.events["space"] == Space.GLOBAL]
+        count_requests(events, group.addresses, lines, found)
+    assert found[[Kind.LOAD, Kind.STORE]].tolist() == [3 * rows * sectors, rows * sectors]
+
+
+MACHINE_CODE = {
+    # 73 + 41 + 8 + 42 outside of loops, sums of 66 and 39, six times 6 + 16 + 33; without accesses
+    "softmax:rows=64,cols=5185,library=torch,dtype=bf16": 73 + 41 + 8 + 42 + 66 + 39 + 6 * (6 + 16 + 33),
+    # two times 70 + 37; 117 outside; steps of 27 over lanes, and two over warps
+    "layernorm:rows=64,cols=1024,library=torch,dtype=bf16": 2 * (70 + 37) + 117 + (5 + 2) * 27,
+    # 27 + 23 outside, one loop of 30, one of 96, one of 226; sums of 66 and 39
+    "softmax:rows=64,cols=8192,library=torch,dtype=bf16": 50 + 30 + 96 + 226 + 66 + 39,
+}
+
+
+@pytest.mark.parametrize("text", MACHINE_CODE)
+def test_instructions_of_a_warp_are_those_of_the_machine_code(text):
+    """Within 10 %: the costs are per access and element."""
+    events = _warp(make_kernel(text), 0)
+    counted = int(events["count"][events["kind"] == Kind.COMPUTE].sum())
+    assert counted == pytest.approx(MACHINE_CODE[text], rel=0.1)
+
+
+def test_elements_of_welford_wait_for_one_another():
+    """4 elements of an access: 65 clocks each."""
+    events = _warp(make_kernel("layernorm:rows=64,cols=512,library=torch,dtype=bf16"))
+    first_sum = events[np.flatnonzero(events["wait"] & np.uint64(1))[0]]
+    assert (first_sum["pipe"], int(first_sum["cycles"]), int(first_sum["count"])) == (Pipe.FMA, 4 * 65, 4 * 17)
+
+
+def test_an_rms_norm_has_no_reciprocals():
+    kernels = [make_kernel(f"{name}:rows=64,cols=512,library=torch") for name in ("rmsnorm", "layernorm")]
+    cycles = [int(_warp(kernel)["cycles"][_warp(kernel)["kind"] == Kind.COMPUTE].sum()) for kernel in kernels]
+    assert cycles[0] < cycles[1] / 2
+
+
+def test_scores_of_pytorchs_attention_cost_more():
+    """128 keys at a time; masks of the last block and of the one on the diagonal."""
+    fields = "batch=1,heads=1,kv_heads=1,seq=256,head_dim=64,dtype=bf16"
+    plain, torch = (make_kernel(f"flash_attention:{fields}{more}") for more in ("", ",library=torch"))
+    assert torch.info.shared_bytes == (128 + 2 * 128) * 128 and plain.info.shared_bytes == (128 + 2 * 64) * 128
+    group = list(torch.workgroups())[1]
+    events = group.events[: group.first_event[1]]
+    alu = events["count"][(events["kind"] == Kind.COMPUTE) & (events["pipe"] == Pipe.ALU)].sum()
+    scores = 32 * 128 // 32  # of a lane and block
+    assert int(alu) - 64 == pytest.approx(2 * 2.6 * scores + 2 * 2.9 * scores, abs=3)

@@ -1,0 +1,83 @@
+"""The loop of an element-wise kernel, from its name, its grid and its tensors."""
+
+import pytest
+
+from tests.support.profiles import kernel, operator, write_profile
+from tracer.kernels import make_kernel
+from tracer.profile.kineto import read_profile
+from tracer.profile.loops import Loop, flat, loop_of
+from tracer.profile.works import work_of
+
+NAMESPACE = "void at::native::"
+SQUARE = [[512, 512], [512, 512], []]
+
+
+def _call(tmp_path, name, event, **facts):
+    events = [event, kernel(1, 0.0, 1.0, NAMESPACE + name, **facts)]
+    profile = read_profile(write_profile(tmp_path / "p.json", events))
+    return profile.calls[0], profile
+
+
+def _size(blocks, threads=128):
+    return {"grid": [blocks, 1, 1], "block": [threads, 1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "lanes", "loop"),
+    [
+        ("vectorized_elementwise_kernel<4, at::native::Add", _size(512), 32, Loop(4, 1, 4)),
+        ("vectorized_elementwise_kernel<8, at::native::Add", _size(128, 256), 64, Loop(8, 1, 4)),
+        ("vectorized_elementwise_kernel<4, at::native::Add", _size(64, 256), 64, Loop(4, 4, 4)),
+        ("vectorized_elementwise_kernel<4, at::native::Add", {}, 32, Loop(4, 1, 4)),
+        ("unrolled_elementwise_kernel<at::native::Add", _size(512), 32, Loop(1, 4, 4)),
+        ("unrolled_elementwise_kernel<at::native::Add", {"grid": [0, 1, 1], "block": "x"}, 32, Loop(1, 4, 4)),
+        ("elementwise_kernel<128, 4, at::native::Add", _size(512), 32, Loop(1, 1, 4, 4, 1)),
+        ("elementwise_kernel<128, 2, at::native::Add", {}, 32, Loop(1, 1, 4, 2, 1)),
+        ("elementwise_kernel_manual_unroll<128, 8, at::native::Add", _size(256), 64, Loop(1, 8, 2, 0, 1)),
+        ("reduce_kernel<512, 1, at::native::Mean", _size(512), 32, Loop()),
+    ],
+)
+def test_a_loop_is_that_of_the_name(tmp_path, name, facts, lanes, loop):
+    call, _ = _call(tmp_path, name, operator(1, "aten::add", SQUARE), **facts)
+    assert loop_of(call, call.operator, lanes) == loop
+
+
+@pytest.mark.parametrize(
+    ("shapes", "strides", "dimensions"),
+    [
+        (SQUARE, None, 1),
+        ([[512, 512], [512]], None, 2),  # a row for all rows
+        ([[4, 8, 32, 16]], [[4096, 16, 128, 1]], 1),  # the order of the only tensor is that of its strides
+        ([[4, 8, 32, 16]] * 2, [[4096, 16, 128, 1], [4096, 512, 16, 1]], 4),
+        ([[4, 8, 32, 16], [1, 1, 32, 16]], [[4096, 512, 16, 1], [512, 512, 16, 1]], 2),
+        ([[4, 8, 16]], [[256, 32, 1]], 2),  # the first half of each row
+        ([[1, 1]], None, 1),
+    ],
+)
+def test_dimensions_without_gaps_are_one(tmp_path, shapes, strides, dimensions):
+    event = operator(1, "aten::mul", shapes, strides=strides)
+    call, _ = _call(tmp_path, "elementwise_kernel<128, 4, at::native::Mul", event)
+    assert loop_of(call, call.operator, 32).dimensions == dimensions
+
+
+@pytest.mark.parametrize(
+    ("shape", "vector", "rows_and_columns"),
+    [
+        ((5185, 4096), 4, (2720, 7808)),
+        ((16, 5185, 5185), 4, (70516, 6100)),  # 1,525 lanes of 1,536
+        ((3,), 4, (1, 4)),
+        ((7, 11), 1, (1, 77)),
+        ((0, 4), 1, (0, 0)),
+    ],
+)
+def test_rows_fill_warps(shape, vector, rows_and_columns):
+    assert flat(shape, vector, 32) == rows_and_columns
+
+
+def test_tensors_of_another_order_are_one_kernel_with_places(tmp_path):
+    event = operator(1, "aten::add", [[64, 32], [64, 32], []], strides=[[32, 1], [1, 64], []])
+    call, profile = _call(tmp_path, "elementwise_kernel<128, 4, at::native::Add", event, **_size(4))
+    _, text = work_of(call, profile)
+    assert text == "residual:rows=1,cols=2048,vector=1,unroll=1,warps=4,turns=4,dimensions=2,dtype=bf16"
+    assert make_kernel(text).info.workgroups == 4
+    assert work_of(*_call(tmp_path, "vectorized_elementwise_kernel<4, at::native::Add", event)) is None

@@ -1,0 +1,47 @@
+"""Base of element-wise operators: how their kernels take the elements."""
+
+from dataclasses import dataclass, replace
+
+from tracer.operators.element_map import ElementMap
+from tracer.operators.operator import Operator
+from traces.errors import UserError
+
+DIMENSIONS_MAX = 25
+"""Most dimensions of a tensor of PyTorch (aten/src/ATen/cuda/detail/OffsetCalculator.cuh: MAX_DIMS)."""
+DIMENSION_ALU, DIMENSION_FMA, PLACED_ACCESS = 4, 10, 4
+"""Per dimension of a tensor that is not contiguous: quotient, remainder, an offset for each of three tensors; and per
+access to each tensor. Counted in the machine code of PyTorch 2.6.0 for sm_90 (`elementwise_kernel<128, 4, ...>`, the
+sum of two tensors of bf16): what is neither an access nor integer work counts to the multiply-adds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementOperator(Operator):
+    """An element-wise operator.
+
+    Attributes:
+        vector: elements of a lane per access; 0 = 16 bytes.
+        unroll: accesses of a warp at a time. warps: of a workgroup.
+        turns: how often a warp does that, one after the other.
+        dimensions: of tensors that are not contiguous, whose places need divisions; 0 = they are contiguous.
+
+    Raises:
+        UserError: a field has an impossible value.
+    """
+
+    vector: int = 0
+    unroll: int = 4
+    warps: int = 8
+    turns: int = 1
+    dimensions: int = 0
+
+    def check(self) -> None:
+        if not 0 <= self.dimensions <= DIMENSIONS_MAX:
+            raise UserError(f"{self.NAME} dimensions = {self.dimensions}: must be 0 to {DIMENSIONS_MAX}")
+
+    def loop(self, kernel: ElementMap) -> ElementMap:
+        """The kernel with the loop of this operator."""
+        shape = {name: getattr(self, name) for name in ("vector", "unroll", "warps", "turns")}
+        if not self.dimensions:
+            return replace(kernel, **shape)
+        index, index_fma = kernel.index + DIMENSION_ALU * self.dimensions, DIMENSION_FMA * self.dimensions
+        return replace(kernel, index=index, index_fma=index_fma, access=PLACED_ACCESS, **shape)
