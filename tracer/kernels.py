@@ -21,6 +21,7 @@ from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.operators.adam import Adam
 from tracer.operators.attention import Attention
 from tracer.operators.bias import Bias
+from tracer.operators.copy import Copy
 from tracer.operators.cross_entropy import CrossEntropy
 from tracer.operators.dropout import Dropout
 from tracer.operators.embedding import Embedding
@@ -74,6 +75,7 @@ OPERATORS: tuple[type[Operator], ...] = (
         Dropout,
         Residual,
         Bias,
+        Copy,
         Rotary,
         Embedding,
     ),

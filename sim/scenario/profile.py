@@ -9,6 +9,7 @@ t * (time in a configuration / time in today's configuration). All other kernels
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,6 +34,13 @@ UNKNOWN = "unknown operator"
 def error_of(simulated_ns: float, measured_ns: float) -> float | None:
     """Relative error of a simulated time; None = the measured one is 0."""
     return simulated_ns / measured_ns - 1 if measured_ns else None
+
+
+def excess_ns(times_ns: Iterable[tuple[float, float]]) -> float:
+    """What the shortest kernel takes longer than it is simulated, 0 if it does not: its begin and end, which no
+    simulated time has. times_ns: measured and simulated time of each kernel."""
+    measured_ns, simulated_ns = min(times_ns, default=(0.0, 0.0))
+    return max(0.0, measured_ns - simulated_ns)
 
 
 class Compared(NamedTuple):
@@ -60,6 +68,10 @@ class Compared(NamedTuple):
     @property
     def error(self) -> float | None:
         return error_of(self.simulated_ns, self.measured_ns)
+
+    @property
+    def is_kernel(self) -> bool:
+        return isinstance(self.work, str)
 
 
 class LeftOut(NamedTuple):

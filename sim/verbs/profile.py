@@ -6,7 +6,16 @@ import click
 
 from sim.presets import load_preset
 from sim.scenario.asked import ALL, asked_configurations, check_overlap
-from sim.scenario.profile import ProfileResult, ProfileScenario, compared, error_of, overlapped, speedup
+from sim.scenario.profile import (
+    Compared,
+    ProfileResult,
+    ProfileScenario,
+    compared,
+    error_of,
+    excess_ns,
+    overlapped,
+    speedup,
+)
 from sim.scenario.result import LIBRARY, NVLS, T3, T3_MCA
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
@@ -69,6 +78,7 @@ def profile_dict(result: ProfileResult) -> dict[str, Any]:
     """Plain values for JSON."""
     return {
         **result.scenario.facts(),
+        "excess_ns": _excess_ns(compared(result)),
         "steps": [
             row._asdict() | {"operator_class": str(row.operator_class), "work": work_text(row.work), "error": row.error}
             for row in compared(result)
@@ -89,21 +99,26 @@ def show_profile(result: ProfileResult) -> None:
         f"{time_text(measured.busy_ns * PS_PER_NS)} of {time_text(measured.span_ns * PS_PER_NS)}\n"
     )
     rows, left_out = compared(result), scenario.left_out()
+    more_ns = _excess_ns(rows)
     classes: dict[str, list[float]] = {}
     for row in rows:
-        sums = classes.setdefault(str(row.operator_class), [0, 0, 0])
-        for place, value in enumerate((row.calls, row.calls * row.measured_ns, row.calls * row.simulated_ns)):
-            sums[place] += value
+        sums = classes.setdefault(str(row.operator_class), [0, 0, 0, 0])
+        with_excess_ns = row.simulated_ns + (more_ns if row.is_kernel else 0)
+        for place, value in enumerate((1, row.measured_ns, row.simulated_ns, with_excess_ns)):
+            sums[place] += row.calls * value
     table: list[tuple[object, ...]] = [
         (name, round(calls), _time(measured_ns), share(measured_ns / measured.time_ns), _time(simulated_ns),
-         _error(error_of(simulated_ns, measured_ns)))
-        for name, (calls, measured_ns, simulated_ns) in classes.items()
+         *(_error(error_of(one, measured_ns)) for one in (simulated_ns, with_excess_ns)))
+        for name, (calls, measured_ns, simulated_ns, with_excess_ns) in classes.items()
     ]  # fmt: skip
-    more_ns = sum(row.measured_ns for row in left_out)
-    table.append(("not simulated", sum(row.calls for row in left_out), _time(more_ns),
-                  share(more_ns / measured.time_ns), None, None))  # fmt: skip
-    columns = ("class", "calls", "measured", "share", "simulated", "error")
-    print_table(f"Kernels: {time_text(measured.time_ns * PS_PER_NS)}", columns, table)
+    missing_ns = sum(row.measured_ns for row in left_out)
+    table.append(("not simulated", sum(row.calls for row in left_out), _time(missing_ns),
+                  share(missing_ns / measured.time_ns), None, None, None))  # fmt: skip
+    class_columns = ("class", "calls", "measured", "share", "simulated", "error", "with the excess")
+    print_table(f"Kernels: {time_text(measured.time_ns * PS_PER_NS)}", class_columns, table)
+    print_text(
+        f"Excess: {time_text(more_ns * PS_PER_NS)}. The shortest kernel takes that longer than it is simulated.\n"
+    )
     steps = [
         (
             work_text(row.work),
@@ -152,6 +167,10 @@ def _show_overlap(result: ProfileResult) -> None:
             for name, ratio in ((name, speedup(result, name)) for name in names)
         ],
     )
+
+
+def _excess_ns(rows: list[Compared]) -> float:
+    return excess_ns((row.measured_ns, row.simulated_ns) for row in rows if row.is_kernel)
 
 
 def work_text(work: str | Exchange) -> str:

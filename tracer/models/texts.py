@@ -18,8 +18,7 @@ What each software (`Deployment.software`) runs, read off public sources. A line
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 The norms and softmax of eager software are PyTorch's kernels (`tracer.operators.library`), its loop over elements is in
-LOOPS. A step that only reads and writes a tensor (copy, scale, mask) has the
-traffic of a bias, and is one here.
+LOOPS. A scale and a mask are copies here: a tensor is read, and one is written.
 """
 
 from collections import Counter
@@ -33,7 +32,7 @@ from tracer.models.shape import ModelShape
 
 ATTENTION, NORM = OperatorClass.ATTENTION, OperatorClass.NORM
 
-ELEMENT_WISE = ("bias", "dropout", "residual")
+ELEMENT_WISE = ("bias", "copy", "dropout", "residual")
 """Operators whose kernels PyTorch's loop over elements makes (the gradient of a bias is a sum instead)."""
 LOOPS: dict[Software, dict[str, Any]] = {
     Software.EAGER: {"unroll": 1, "warps": 4},
@@ -100,12 +99,12 @@ class KernelTexts:
         return "torch" if self.eager else False
 
     def passes(self, rows: int, widths: Iterable[int]) -> list[str]:
-        """Kernels that each read and write a tensor of `rows` rows."""
-        return [self._text("bias", rows=rows, cols=width) for width in widths]
+        """Kernels that each read and write a tensor of `rows` rows: copies, scales, masks."""
+        return [self._text("copy", rows=rows, cols=width) for width in widths]
 
     def bias(self, rows: int, width: int) -> list[str]:
         """The bias of a linear layer, if it is a kernel of its own."""
-        return self.passes(rows, [width] if self.model.bias and not self.fused else [])
+        return [self._text("bias", rows=rows, cols=width)] if self.model.bias and not self.fused else []
 
     def bias_backward(self, rows: int, width: int) -> list[str]:
         """The gradient of a bias, if it is a kernel of its own."""

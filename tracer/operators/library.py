@@ -5,6 +5,7 @@ sm_90 of PyTorch 2.6.0 (the wheel for CUDA 12.4), bf16, along the path without s
 dependent instructions, 4 clocks each, 20 of a reciprocal, 25 of an exchange between lanes, 10 of a branch (assumed).
 """
 
+from dataclasses import replace
 from enum import IntEnum
 from math import gcd
 from typing import Any
@@ -19,8 +20,8 @@ class Library(IntEnum):
     TORCH = 1
 
 
-WARP_COLUMNS = 1024
-"""Most columns of a softmax that one warp keeps (`softmax_warp_forward`)."""
+WARP_COLUMNS, WARP_BYTES = 2048, 4096
+"""Most columns, and largest row, of a softmax that one warp keeps (`softmax_warp_forward`; 1024 columns before 2.7)."""
 KEPT_COLUMNS = 256
 """Columns that a warp of a row kernel keeps with one element per lane and access; more have wider accesses, as far as
 their width divides the row."""
@@ -28,10 +29,15 @@ WARP_THREADS, BLOCK_THREADS, NORM_ELEMENTS = 128, 1024, 4
 STAGED_BYTES = 48 * 1024 - 128
 """A row of softmax below this size is in shared memory, if its accesses are aligned (`cunn_SoftMaxForwardSmem`)."""
 ALIGNED_BYTES = 16
-SOFTMAX = RowCosts(setup=160, access=4, step=4, step_clk=33, alu=0.4, in_flight=1, registers=32)
+DIVISION_CLK = 110
+"""An output: 12 dependent instructions, a reciprocal and a check of its range, two branches around its slow path. So no
+element begins before the one before it ends."""
+WARP_SOFTMAX = RowCosts(setup=60, step=3, step_clk=33, out_clk=DIVISION_CLK)
+"""`softmax_warp_forward`: some 40 instructions for each element, all unrolled."""
+SOFTMAX = RowCosts(setup=160, access=4, step=4, step_clk=33, alu=0.4, out_clk=DIVISION_CLK, in_flight=1, registers=32)
 """`cunn_SoftMaxForward`: 73 instructions before the first loop, some 40 before each other one; 66 and 39 for a sum over
 lanes and warps, a third of them only in the first warp."""
-STAGED_SOFTMAX = RowCosts(setup=50, access=15, step=4, step_clk=33, alu=0.4, in_flight=1, registers=32)
+STAGED_SOFTMAX = replace(SOFTMAX, setup=50, access=15)
 """`cunn_SoftMaxForwardSmem`: an access beside its arithmetic goes to shared memory too."""
 WELFORD = RowCosts(
     setup=117, access=4, step=27, step_clk=95, warp_steps=2, alu=0.25, element_clk=65, in_flight=1, registers=40
@@ -44,6 +50,13 @@ MEAN_OF_SQUARES = RowCosts(setup=117, access=4, step=4, step_clk=33, warp_steps=
 NORM: dict[str, Any] = {"warps": 4, "shared_rows": True, "keep": False, "tail": True}
 
 
+def rows_of_a_warp(rows: int, cols: int, lanes: int) -> int:
+    """Short rows of a softmax that a warp takes: twice as many as its lanes hold, each in a power of two of them. They
+    are one long row of our kernel (`rows` must be a multiple)."""
+    lanes_of_row = 1 << (cols - 1).bit_length()
+    return gcd(rows, 2 * lanes // lanes_of_row) if lanes_of_row <= lanes else 1
+
+
 def torch_norm(element_bytes: int) -> dict[str, Any]:
     """Fields of the row kernel of a norm."""
     return {**NORM, "vector": min(NORM_ELEMENTS, ALIGNED_BYTES // element_bytes)}
@@ -51,8 +64,9 @@ def torch_norm(element_bytes: int) -> dict[str, Any]:
 
 def torch_softmax(cols: int, element_bytes: int, lanes: int, backward: bool) -> dict[str, Any]:
     """Fields of the row kernel of a softmax of rows of `cols` elements, or of its gradient (of long rows: none)."""
-    if cols <= WARP_COLUMNS:
-        return {"vector": gcd(cols, max(1, cols // KEPT_COLUMNS)), "warps": WARP_THREADS // lanes}
+    if cols <= WARP_COLUMNS and cols * element_bytes <= WARP_BYTES:
+        costs = {} if backward else {"costs": WARP_SOFTMAX}
+        return {"vector": gcd(cols, max(1, cols // KEPT_COLUMNS)), "warps": WARP_THREADS // lanes, **costs}
     if backward:
         return {}
     block = {

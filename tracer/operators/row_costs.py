@@ -22,6 +22,7 @@ class RowCosts:
         step_clk: its latency. warp_steps: steps of a sum over warps; 0 = as many as over lanes.
         alu: share of setup and steps that the integer pipe takes; the FMA pipe takes the others.
         element_clk: latency of an element in a sum in which each one waits for the one before; 0 = none waits.
+        out_clk: the same of an element of the output.
         in_flight: accesses to each input in flight.
         registers: of a lane; 0 = counted from the values in flight.
     """
@@ -33,6 +34,7 @@ class RowCosts:
     warp_steps: int = 0
     alu: float = 1.0
     element_clk: int = 0
+    out_clk: int = 0
     in_flight: int = KEPT_ACCESSES
     registers: int = 0
 

@@ -332,13 +332,15 @@ class RowKernel(EvenKernel):
         stores = [self._accesses(Kind.STORE, tensor, group, 0) for tensor in self.outputs]
         for place, elements in enumerate(self._elements(group).tolist()):
             wait = sum(1 << slot + place for slot in slots) | 1 << TOTAL | (1 << SCALAR if self.scalars_in else 0)
-            result = {"slot": OUTPUT + place, "wait": wait}
+            slot = OUTPUT if self.costs.out_clk else OUTPUT + place  # one slot: each access waits for the one before
+            result = {"slot": slot, "wait": wait | (1 << OUTPUT if self.costs.out_clk else 0)}
+            latency_clk = max(LATENCY_CLK, self.costs.out_clk * elements)
             if self.sfu:
                 parts.append((compute(Pipe.SFU, self.sfu * elements, SFU_LATENCY_CLK, wait=wait), 0))
-            parts.append((compute(self._pipe, max(1, self.fma * elements), LATENCY_CLK, **result), 0))
+            parts.append((compute(self._pipe, max(1, self.fma * elements), latency_clk, **result), 0))
             for tensor, store in zip(self.outputs, stores, strict=True):
                 one = store[place : place + 1]
-                one["wait"] = np.uint64(1 << OUTPUT + place)
+                one["wait"] = np.uint64(1 << slot)
                 parts.append((one, tensor.pitch(self.cols)))
         return parts
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.library import Library, torch_softmax
+from tracer.operators.library import Library, rows_of_a_warp, torch_softmax
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
@@ -53,8 +53,9 @@ class Softmax(Operator):
         size, b = self.rows * self.cols * self.dtype.bytes, self.dtype.bytes
         x, y, dy = self.buffers(size, size, size)
         settings: dict[str, Any] = {"warps": self.warps, "vector": self.vector, "keep": self.keep, "lanes": self.lanes}
-        shape = (self.rows, self.cols)
         torch = self.library == Library.TORCH
+        together = rows_of_a_warp(self.rows, self.cols, self.lanes) if torch else 1
+        shape = (self.rows // together, self.cols * together)
         settings |= torch_softmax(self.cols, b, self.lanes, self.backward) if torch else {}
         if self.backward:
             inputs = (Tensor(dy, b), Tensor(y, b))

@@ -3,8 +3,8 @@
 A call is known by the name of its operator and the shapes of its arguments. Where operators of PyTorch and of the
 libraries vLLM, SGLang and AITER have their arguments is a table below. Norms, softmax and element-wise kernels of
 PyTorch are its own (`tracer.operators.library`, `tracer.profile.loops`). Matrices are row-major: on the machines of
-today the layout changes the time of a GEMM by up to 3 %. What is not in the tables, or has arguments of mixed types or
-in another order, is no work.
+today the layout changes the time of a GEMM by up to 3 %. What is not in the tables, or has arguments of mixed types
+or, without divisions for its places, in another order, is no work.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,10 +46,10 @@ RMSNORMS = {
     "aiter::add_rmsnorm": (1, True),
 }
 """RMSNorm: the place of its input, and does it add a residual first?"""
-SOFTMAX_BACK, GELU_BACK = "aten::_softmax_backward_data", "aten::gelu_backward"
+SOFTMAX_BACK, GELU_BACK, COPY = "aten::_softmax_backward_data", "aten::gelu_backward", "aten::copy_"
 ELEMENT_WISE = {
     *("aten::add", "aten::sub", "aten::mul", "aten::div", "aten::add_", "aten::mul_", "aten::neg", "aten::pow"),
-    *("aten::exp", "aten::rsqrt", "aten::sigmoid", "aten::silu", "aten::tanh", "aten::relu", "aten::copy_"),
+    *("aten::exp", "aten::rsqrt", "aten::sigmoid", "aten::silu", "aten::tanh", "aten::relu", COPY),
 }
 """They read one or two tensors and write one."""
 COLLECTIVES = {
@@ -220,12 +220,15 @@ def _element_wise(operator: Operator, call: Call, profile: Profile) -> str:
     largest = max((prod(shape) for shape in operator.shapes if shape), default=0)
     whole = [place for place, shape in enumerate(operator.shapes) if shape and prod(shape) == largest]
     orders = {_order(operator, place) for place in whole}
-    if largest < 1 or len({_type(operator, place) for place in whole}) > 1:
+    if largest < 1 or (len(orders) > 1 and not loop_of(call, operator, profile.lanes).dimensions):
         return ""
-    if len(orders) > 1 and not loop_of(call, operator, profile.lanes).dimensions:
+    types = [_dtype(operator, place) for place in whole]
+    if operator.name == COPY and len(types) == 2:
+        out = types[0] if types[0] != types[1] else False
+        return "" if out is None else _loop_text("copy", operator, call, profile, whole[1], out=out)
+    if len(set(types)) > 1:
         return ""
-    both = len(whole) == 2 and operator.name != "aten::copy_"
-    return _loop_text("residual" if both else "bias", operator, call, profile, whole[0])
+    return _loop_text("residual" if len(whole) == 2 else "copy", operator, call, profile, whole[0])
 
 
 def _order(operator: Operator, place: int) -> Shape:

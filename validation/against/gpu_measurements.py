@@ -38,6 +38,8 @@ MEASURED = {"h200": "gpu_h200.csv", "h100_sxm": "gpu_h100_sxm.csv"}
 TITLES = {"gemm": "GEMMs, blind", "operator": "Operators, blind"}
 """Kind of a kernel whose time was predicted -> title."""
 SUBLAYERS = "Sub-layers of the paper"
+OF_TORCH = ("softmax", "layernorm", "rmsnorm", "flash_attention")
+"""Operators that PyTorch ran with kernels of its own (`references/gpu_*_kernels.csv`)."""
 TIME_COLUMNS = ("kernel", "measured (us)", "blind", "error", "today", "error", "error with the excess")
 KERNEL_COLUMNS = (*TIME_COLUMNS, "DRAM reads, measured (MB)", "today", "error")
 ERRORS = ("mean absolute error of the time: blind", "today", "today with the excess", "its mean")
@@ -120,7 +122,8 @@ def blind(name: str, kind: str) -> dict[str, Figures]:
 def today(name: str, case: str) -> Figures:
     """A kernel or the GEMM of a sub-layer, with the kernel of the library, from an empty L2."""
     preset = load_preset(name)
-    kernels = kernels_named(case, gpu_facts(preset.machine))
+    torch = case.partition(":")[0] in OF_TORCH and "residual" not in case  # with a residual a compiled kernel ran
+    kernels = kernels_named(f"{case},library=torch" if torch else case, gpu_facts(preset.machine))
     found = figures_of(run_or_get(kernel_run(preset, kernels, L2State.EMPTY, 0.0), Store()).result, preset, kernels)
     return Figures(found.time_ns / 1000, found.dram_read_bytes)
 

@@ -108,7 +108,7 @@ def test_kernels_of_megatron_lm():
     found = steps(replace(HOW, software=Software.MEGATRON, optimizer=Optimizer.ADAM))
     assert found["layer"]["qkv_bias"] == "bias:rows=256,cols=3072,dtype=fp16"
     for name in ("query_scale", "key_scale"):
-        assert found["backward"][name] == "bias:rows=4096,cols=64,dtype=fp16"
+        assert found["backward"][name] == "copy:rows=4096,cols=64,dtype=fp16"
     assert "context_copy" in found["layer"] and "context_copy_back" not in found["backward"]
     (update,) = found["optimizer"].values()
     assert len(make_kernels(update)) == 8

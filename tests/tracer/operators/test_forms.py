@@ -31,6 +31,7 @@ TEXTS = [
     "residual:rows=300,cols=64",
     "residual:rows=7,cols=129,vector=1,unroll=1,turns=4,dimensions=3",
     "bias:rows=300,cols=40,backward=1",
+    "copy:rows=7,cols=129,out=fp32,dtype=bf16",
     "rotary:tokens=5,heads=3,kv_heads=1,head_dim=64",
     "embedding:tokens=9,hidden=96,backward=1",
     "cross_entropy:rows=3,vocab=3000,fused=0",

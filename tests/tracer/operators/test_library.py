@@ -5,6 +5,7 @@ import pytest
 
 from tests.support.request_count import count_requests
 from tracer.kernels import make_kernel
+from tracer.operators.library import rows_of_a_warp
 from traces.schema import Kind, Pipe, Space
 
 
@@ -22,17 +23,36 @@ def _reads(events):
     ("text", "warps", "shared_bytes"),
     [
         ("cols=1024", 4, 0),  # a warp keeps a row
-        ("cols=1024,lanes=64", 2, 0),
-        ("cols=2048", 32, 2 * 2048 + 8 * 32),  # a row in shared memory
-        ("cols=2048,lanes=64", 16, 2 * 2048 + 8 * 16),
+        ("cols=2048,lanes=64", 2, 0),
+        ("cols=4096", 32, 2 * 4096 + 8 * 32),  # a row in shared memory
+        ("cols=2048,dtype=fp32,lanes=64", 16, 4 * 2048 + 8 * 16),
         ("cols=24504,dtype=bf16", 32, 2 * 24504 + 8 * 32),
         ("cols=24512,dtype=bf16", 32, 8 * 32),  # too long for it
-        ("cols=2044", 32, 8 * 32),  # not aligned
+        ("cols=4092", 32, 8 * 32),  # not aligned
     ],
 )
 def test_the_kernel_of_a_softmax(text, warps, shared_bytes):
     info = make_kernel(f"softmax:rows=64,{text},library=torch").info
     assert (info.warps_per_workgroup, info.shared_bytes) == (warps, shared_bytes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "lanes", "together"),
+    [
+        (512, 8, 32, 8),
+        (512, 5, 32, 8),
+        (12, 5, 32, 4),
+        (512, 33, 32, 1),
+        (512, 33, 64, 2),
+        (512, 32, 32, 2),
+        (7, 1, 64, 1),
+    ],
+)
+def test_a_warp_takes_several_short_rows(rows, cols, lanes, together):
+    kernel = make_kernel(f"softmax:rows={rows},cols={cols},library=torch,lanes={lanes}")
+    warps = 128 // lanes
+    assert rows_of_a_warp(rows, cols, lanes) == together
+    assert kernel.info.workgroups == -(-rows // (together * warps))
 
 
 def test_long_rows_are_read_three_times_one_access_after_the_other():

@@ -54,11 +54,14 @@ KNOWN = {
     "cache": (operator(1, "_C_cache_ops::reshape_and_cache_flash", [[8, 2, 64], [8, 2, 64], [9, 16, 2, 64]]), NORM,
               "kv_cache:tokens=8,kv_heads=2,head_dim=64,dtype=bf16"),
     "sum": (operator(1, "aten::add", [[4, 8, 64], [4, 8, 64], []]), NORM, "residual:rows=1,cols=2048,dtype=bf16"),
-    "sum with a row": (operator(1, "aten::add", [[4, 512], [512], []]), NORM, "bias:rows=1,cols=2048,dtype=bf16"),
+    "sum with a row": (operator(1, "aten::add", [[4, 512], [512], []]), NORM, "copy:rows=1,cols=2048,dtype=bf16"),
     "sum of one batch": (
         operator(1, "aten::add", [[1, 8, 64], [1, 8, 64], []], strides=[[512, 64, 1], [9999, 64, 1], []]), NORM,
         "residual:rows=1,cols=512,dtype=bf16"),
-    "copy": (operator(1, "aten::copy_", [[4, 512], [4, 512], []]), NORM, "bias:rows=1,cols=2048,dtype=bf16"),
+    "copy": (operator(1, "aten::copy_", [[4, 512], [4, 512], []]), NORM, "copy:rows=1,cols=2048,dtype=bf16"),
+    "copy into another type": (operator(1, "aten::copy_", [[64, 32], [64, 32], []], ["float", BF16, ""]), NORM,
+                               "copy:rows=1,cols=2048,out=fp32,dtype=bf16"),
+    "scale": (operator(1, "aten::mul", [[64, 32], []]), NORM, "copy:rows=1,cols=2048,dtype=bf16"),
 }  # fmt: skip
 UNKNOWN = {
     "another operator": operator(1, "my::operator", [[64, 32]]),
@@ -71,7 +74,8 @@ UNKNOWN = {
     "a norm of two dimensions": operator(1, "aten::native_layer_norm", [[2, 8, 256], [], [8, 256]]),
     "softmax of another dimension": operator(1, "aten::_softmax", [[2, 512], [], []], values=["", "0", ""]),
     "a copy into another order": operator(1, "aten::copy_", [[64, 32]] * 2, strides=[[32, 1], [1, 64]]),
-    "a copy into another type": operator(1, "aten::copy_", [[64, 32]] * 2, ["float", BF16]),
+    "a copy of another type": operator(1, "aten::copy_", [[64, 32]] * 2, [BF16, "long int"]),
+    "a sum of two types": operator(1, "aten::add", [[64, 32]] * 2, ["float", BF16]),
     "rotary of heads without a size": operator(
         1, "_C::rotary_embedding", [[8], [8, 512], [8, 128], []], values=["", "", "", "00"]
     ),
