@@ -1,6 +1,7 @@
 """Base of element-wise operators: how their kernels take the elements."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
 from tracer.operators.operator import Operator
@@ -27,6 +28,8 @@ class ElementOperator(Operator):
     Raises:
         UserError: a field has an impossible value.
     """
+
+    OTHER_RANGES: ClassVar[tuple[str, ...]] = ("turns",)
 
     vector: int = 0
     unroll: int = 4

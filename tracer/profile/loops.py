@@ -6,6 +6,8 @@ PyTorch's loops over elements (aten/src/ATen/native/cuda/CUDALoops.cuh), by the 
     unrolled_elementwise_kernel<...>            the same with one element, all of a lane loaded before the first is used
     elementwise_kernel<T, U, ...>               any strides: T lanes, U elements of a lane one after the other
     elementwise_kernel_manual_unroll<T, U, ...> the same (ROCm), all of a lane loaded before the first is used
+    CatArrayBatchedCopy...<OpaqueType<B>, index, D, ...> (Shape.cu) tensors of D dimensions, elements of B bytes each;
+                                                the grid has a row of workgroups for each tensor
 """
 
 import re
@@ -19,9 +21,10 @@ from tracer.profile.kineto import Call, Operator, Shape
 WIDE = re.compile(r"\bvectorized_elementwise_kernel<(\d{1,2}),")
 NARROW = re.compile(r"\bunrolled_elementwise_kernel<")
 PLACED = re.compile(r"\belementwise_kernel(_manual_unroll)?<(\d{1,4}), (\d{1,2}),")
+CAT = re.compile(r"\bCatArrayBatchedCopy\w*<.*?OpaqueType<(\d{1,2})u?>, [\w ]+, (\d{1,2}),")
 THREADS, LANE_ELEMENTS = 128, 4
 """Of a kernel whose grid is not recorded."""
-UNROLL_MAX = 32
+UNROLL_MAX, TURNS_MAX = 32, 1 << 16
 COLUMNS_MAX = 8192
 """An element-wise kernel has no rows: rows of at most so many elements are chosen that fill warps."""
 
@@ -55,6 +58,18 @@ def loop_of(call: Call, operator: Operator, lanes: int) -> Loop:
     vector = max(1, int(wide[1])) if wide else 1
     of_lane = -(-elements // (grid * threads)) if grid else max(vector, LANE_ELEMENTS)
     return Loop(vector, min(UNROLL_MAX, max(1, of_lane // vector)), warps)
+
+
+def cat_of(call: Call, sizes: Sequence[int], lanes: int) -> tuple[int, Loop] | None:
+    """Bytes of an element, and the loop, of a kernel that puts tensors together; None = it is not known.
+
+    sizes: elements of each tensor.
+    """
+    found, grid, block = CAT.search(call.kernels[0]), call.facts.get("grid"), _size(call.facts.get("block"))
+    if not found or not sizes or not _size(grid) or not block or not isinstance(grid, list):
+        return None
+    turns = min(TURNS_MAX, -(-max(sizes) // (grid[0] * block)))
+    return int(found[1]), Loop(1, 1, max(1, min(1024, block) // lanes), max(1, turns), max(1, min(25, int(found[2]))))
 
 
 def _size(found: object) -> int:

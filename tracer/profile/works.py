@@ -15,7 +15,7 @@ from tracer.data_type import DataType
 from tracer.models.schedule import Exchange, OperatorClass
 from tracer.models.texts import kernel_of
 from tracer.profile.kineto import Call, Operator, Profile, Shape, whole_number
-from tracer.profile.loops import flat, loop_of
+from tracer.profile.loops import cat_of, flat, loop_of
 
 TYPES = {
     "c10::BFloat16": DataType.BF16,
@@ -26,6 +26,8 @@ TYPES = {
     **{f"c10::Float8_{kind}": DataType.FP8 for kind in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz")},
 }
 """Types of PyTorch."""
+OF_BYTES = {1: DataType.INT8, 2: DataType.BF16, 4: DataType.FP32, 8: DataType.FP64}
+"""A type of a size."""
 TF32_KERNELS = ("tf32", "s1688gemm", "xf32")
 """Parts of the names of kernels that multiply `float` with reduced precision (cuBLAS, CUTLASS, hipBLASLt)."""
 GEMMS = {
@@ -231,6 +233,19 @@ def _element_wise(operator: Operator, call: Call, profile: Profile) -> str:
     return _loop_text("residual" if len(whole) == 2 else "copy", operator, call, profile, whole[0])
 
 
+def _cat(operator: Operator, call: Call, profile: Profile) -> str:
+    """A copy of all tensors of a list, whose elements have no type but a size."""
+    dims = operator.facts.get("Input Dims")
+    lists = dims[0] if isinstance(dims, list) and dims and isinstance(dims[0], list) else []
+    whole = all(isinstance(one, list) and all(isinstance(size, int) and size >= 0 for size in one) for one in lists)
+    sizes = [prod(one) for one in lists] if whole else []
+    found = cat_of(call, sizes, profile.lanes)
+    if found is None or found[0] not in OF_BYTES:
+        return ""
+    rows, cols = flat((sum(sizes),), 1, profile.lanes)
+    return kernel_of("copy", OF_BYTES[found[0]], rows=rows, cols=cols, **found[1].fields()) if rows else ""
+
+
 def _order(operator: Operator, place: int) -> Shape:
     """Shape and strides of an argument, without dimensions of one element."""
     shape = operator.shapes[place]
@@ -256,6 +271,7 @@ KNOWN: dict[str, tuple[OperatorClass, Kind]] = {
     **dict.fromkeys(GEMMS, (OperatorClass.MATRIX, _gemm)),
     **dict.fromkeys(FLASH, (OperatorClass.ATTENTION, _flash)),
     **dict.fromkeys(("aten::_softmax", SOFTMAX_BACK), (OperatorClass.ATTENTION, _softmax)),
+    "aten::cat": (OperatorClass.NORM, _cat),
     "aten::native_layer_norm": (OperatorClass.NORM, _layernorm),
     **dict.fromkeys(RMSNORMS, (OperatorClass.NORM, _rmsnorm)),
     **dict.fromkeys(("aten::gelu", GELU_BACK), (OperatorClass.NORM, _gelu)),

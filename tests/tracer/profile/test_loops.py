@@ -81,3 +81,31 @@ def test_tensors_of_another_order_are_one_kernel_with_places(tmp_path):
     assert text == "residual:rows=1,cols=2048,vector=1,unroll=1,warps=4,turns=4,dimensions=2,dtype=bf16"
     assert make_kernel(text).info.workgroups == 4
     assert work_of(*_call(tmp_path, "vectorized_elementwise_kernel<4, at::native::Add", event)) is None
+
+
+CAT = "(anonymous namespace)::CatArrayBatchedCopy<(anonymous namespace)::OpaqueType<2u>, unsigned int, 4, 64, 64>("
+
+
+@pytest.mark.parametrize(
+    ("tensors", "name", "grid", "text"),
+    [
+        ([[2, 512], [2, 512]], CAT, [2, 2, 1], "copy:rows=1,cols=2048,TURNS=1"),
+        ([[1, 3], [5, 2048]], CAT, [2, 2, 1], "copy:rows=10243,cols=1,TURNS=10"),
+        ([[2, 512], [2, 512]], CAT.replace("Copy<", "Copy_contig<"), [2, 2, 1], "copy:rows=1,cols=2048,TURNS=1"),
+        ([[2, 512], [2, 512]], "another kernel", [2, 2, 1], None),
+        ([[2, 512], [2, 512]], CAT.replace("2u", "16u"), [2, 2, 1], None),
+        ([[2, 512], [2, 512]], CAT, [], None),
+        ([[2, -512], [2, 512]], CAT, [2, 2, 1], None),
+        ([], CAT, [2, 2, 1], None),
+        ([[0, 4]], CAT, [2, 1, 1], None),
+    ],
+)
+def test_tensors_that_are_put_together_are_a_copy(tmp_path, tensors, name, grid, text):
+    event = operator(1, "aten::cat", [tensors, []], types=["TensorList", "Scalar"], strides=[[], []])
+    others = operator(9, "x", [[1]])
+    events = [event, others, kernel(1, 0.0, 1.0, NAMESPACE + name, grid=grid, block=[512, 1, 1])]
+    profile = read_profile(write_profile(tmp_path / "p.json", events))
+    found = work_of(profile.calls[0], profile)
+    text = text and text.replace("TURNS", "vector=1,unroll=1,warps=16,turns") + ",dimensions=4,dtype=bf16"
+    assert (found and found[1]) == text
+    assert text is None or make_kernel(text)
