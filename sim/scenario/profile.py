@@ -21,8 +21,9 @@ from sim.scenario.exchange import check_all_to_all, exchange_run
 from sim.scenario.result import CONFIGURATIONS, LIBRARY, NVLS, SEQUENTIAL
 from sim.scenario.scheduled import Scheduled, ScheduleResult, Work, kernels_on
 from tracer.models.schedule import Block, Exchange, OperatorClass, Schedule, Step
+from tracer.profile.gemms import kernel_fields
 from tracer.profile.kineto import Call, Profile
-from tracer.profile.works import in_switch, reduced_gemms, work_of
+from tracer.profile.works import GEMMS, in_switch, reduced_gemms, work_of
 from traces.errors import UserError
 from traces.units import PS_PER_NS
 
@@ -120,9 +121,29 @@ class ProfileScenario(Scheduled):
         return {work: self._reason(work) for work in {one[1] for one in self._found if one}}
 
     @cached_property
-    def _known(self) -> list[tuple[OperatorClass, Work] | None]:
-        """Class and work of every call that is simulated."""
+    def _able(self) -> list[tuple[OperatorClass, Work] | None]:
+        """Class and work of every call that is simulated; the library chooses the kernels of GEMMs."""
         return [None if one is None or self._refused[one[1]] else one for one in self._found]
+
+    @cached_property
+    def _reduced_calls(self) -> dict[int, int]:
+        """Place of a GEMM -> place of the exchange that reduces its output."""
+        works = [one[1] if one else None for one in self._able]
+        return dict(reduced_gemms(works, self.profile.calls)) if self.overlap else {}
+
+    @cached_property
+    def _known(self) -> list[tuple[OperatorClass, Work] | None]:
+        """Class and work of every call that is simulated. GEMMs that are not in pairs have the kernel that the profile
+        names, if the machine can run it: all configurations of a pair have the library's choice."""
+        able: dict[str, bool] = {}
+        known = list(self._able)
+        for place, one in enumerate(known):
+            call = self.profile.calls[place]
+            if one and call.name in GEMMS and place not in self._reduced_calls:
+                text = f"{one[1]}{kernel_fields(call)}"
+                able.setdefault(text, not self._reason(text))
+                known[place] = (one[0], text) if able[text] else one
+        return known
 
     def kernel_run(self, text: str) -> Run:
         """The run of a kernel in an L2 that other kernels have used. A GEMM of a pair has an empty L2, as the fused
@@ -145,8 +166,7 @@ class ProfileScenario(Scheduled):
     @cached_property
     def blocks(self) -> dict[str, list[tuple[int, ...]]]:
         """Name of a block -> its calls: places in the profile, of a pair two."""
-        works = [one[1] if one else None for one in self._known]
-        pairs = dict(reduced_gemms(works, self.profile.calls)) if self.overlap else {}
+        pairs, works = self._reduced_calls, [one[1] if one else None for one in self._known]
         reduced = set(pairs.values())
         found: defaultdict[tuple, list[tuple[int, ...]]] = defaultdict(list)
         for place, work in enumerate(works):

@@ -75,6 +75,8 @@ class Architecture:
         kernels: their order of tiles is chosen.
         step_clk: clocks of a K-step without arithmetic.
         clusters: tiles (m, n) of a cluster that each kernel may have. It has the one with which a CU loads least.
+        copy, piece_k, warpgroup: of its kernels: how they load; depth of a piece; warps that multiply together.
+        older: time of a multiply-accumulate of kernels without warpgroups, relative to those of the table.
         otherwise: the library whose kernels run what none of these can (operands that no bulk copy can load).
         by_rows_or_columns: the order is by rows or by columns; False = in bands.
         splits: it has kernels with split-K.
@@ -84,12 +86,21 @@ class Architecture:
     name: str
     types: dict[DataType, float]
     kernels: tuple[GemmKernel, ...]
+    copy: Copy
+    piece_k: int
+    warpgroup: int
+    older: float
     step_clk: int
     clusters: tuple[tuple[int, int], ...]
     otherwise: GemmLibrary | None
     by_rows_or_columns: bool
     splits: bool
     tuned: tuple[tuple[int, int, int], ...]
+
+    def cost(self, dtype: DataType, warpgroup: int) -> float:
+        """Time of a multiply-accumulate on a machine with this library, relative to its fp16, for a kernel whose warps
+        multiply so."""
+        return self.types.get(dtype, 1.0) * (self.older if warpgroup < self.warpgroup else 1.0)
 
 
 @cache
@@ -98,6 +109,7 @@ def architecture(library: GemmLibrary) -> Architecture:
     name = library.name.lower()
     tables = read_toml(TABLE)
     table = tables.get(tables[name].get("like"), {}) | tables[name]
+    copy, piece_k, warpgroup = Copy[table["copy"].upper()], table["piece_k"], table.get("warpgroup", 1)
     kernels = tuple(
         GemmKernel(
             tile_m=tile_m,
@@ -106,9 +118,9 @@ def architecture(library: GemmLibrary) -> Architecture:
             warps_m=warps_m,
             warps_n=warps_n,
             pipeline_depth=depth,
-            fragment_pieces=tile_k // table["piece_k"],
-            copy=Copy[table["copy"].upper()],
-            warpgroup=table.get("warpgroup", 1),
+            fragment_pieces=tile_k // piece_k,
+            copy=copy,
+            warpgroup=warpgroup,
         )
         for tile_m, tile_n, tile_k, warps_m, warps_n, depth in table["kernels"]
     )
@@ -119,4 +131,5 @@ def architecture(library: GemmLibrary) -> Architecture:
     otherwise = GemmLibrary[table["otherwise"].upper()] if "otherwise" in table else None
     orders = table.get("by_rows_or_columns", False), table.get("splits", True)
     step_clk = table.get("step_clk", STEP_CLK)
-    return Architecture(name, types, kernels, step_clk, clusters, otherwise, *orders, tuned)
+    family = copy, piece_k, warpgroup, table.get("older", 1.0)
+    return Architecture(name, types, kernels, *family, step_clk, clusters, otherwise, *orders, tuned)

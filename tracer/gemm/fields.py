@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tracer.data_type import DataType
-from tracer.gemm.architecture import GpuFacts, architecture
+from tracer.gemm.architecture import GemmLibrary, GpuFacts, architecture
 from tracer.gemm.batched import BatchedGemm, check_batch, strided_batch
 from tracer.gemm.grouped import GroupedGemm, check_groups
-from tracer.gemm.library import choose_kernel, type_of_bytes
+from tracer.gemm.library import arranged, choose_kernel, type_of_bytes
 from tracer.gemm.source import GemmKernel, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
 from traces.errors import UserError
@@ -30,6 +30,7 @@ class GemmShorthand:
     cluster: tuple[int, int] | None = None  # cluster_m, cluster_n
     pad: Pad = Pad.ALIGNED  # lda, ldb and ldc that are not given
     batch: int = 1  # number of equal GEMMs in one kernel, each with its own matrices
+    family: GemmLibrary | None = None  # with tile: a kernel like those of this table of `library.toml`
     groups: tuple[int, ...] | None = None  # m of each GEMM of one kernel, each with its own B (experts)
 
 
@@ -48,12 +49,16 @@ KERNEL_FIELDS = tuple(field.name for field in fields(GemmKernel))
 
 
 def gemm_of(
-    pad: Pad = Pad.ALIGNED, batch: int = 1, gpu: GpuFacts | None = None, **given: Any
+    pad: Pad = Pad.ALIGNED,
+    batch: int = 1,
+    gpu: GpuFacts | None = None,
+    family: GemmLibrary | None = None,
+    **given: Any,
 ) -> GemmSource | BatchedGemm | GroupedGemm:
     """The GEMM of these fields.
 
-    A field of the kernel, or a workload of the T3 paper, names the kernel: other fields have their defaults. Otherwise
-    the library chooses the kernel for the machine `gpu`, if there is one.
+    A field of the kernel, or a workload of the T3 paper, names the kernel: other fields have their defaults, or with
+    `family` those of a table of the library. Otherwise the library chooses the kernel for the machine `gpu`, if any.
 
     Raises:
         UserError: two fields give the same value, an address is given for one of several GEMMs, or the kernel cannot
@@ -65,13 +70,18 @@ def gemm_of(
         raise UserError("kernel gemm: groups: found with batch, allowed is one of them")
     values = _values(given)
     named = {name: values.pop(name) for name in KERNEL_FIELDS if name in values}
+    if family is not None and "tile_k" not in named:
+        raise UserError("kernel gemm: family: found without tile, allowed with it")
     problem = aligned_problem(**values, pad=pad)
     if gpu is not None and not names_kernel(given):
         mean = replace(problem, m=-(-problem.m // (len(groups) - groups.count(0)))) if groups else problem
         at_once = len(groups) - groups.count(0) if groups else batch
         kernel = choose_kernel(mean, gpu, given.get("dtype"), at_once, rows_alike=not groups)
     else:
-        kernel = GemmKernel(**on_machine(gpu, given.get("dtype") or type_of_bytes(problem.a_bytes)) | named)
+        dtype = given.get("dtype") or type_of_bytes(problem.a_bytes)
+        kernel = GemmKernel(**on_machine(gpu, dtype, family, named.get("tile_k")) | named)
+        if family is not None and gpu is not None and "order" not in named:
+            kernel = arranged(problem, kernel, gpu, architecture(family))
     if not groups and batch == 1:
         return GemmSource(problem, kernel)
     several: BatchedGemm | GroupedGemm
@@ -83,11 +93,24 @@ def gemm_of(
     return several
 
 
-def on_machine(gpu: GpuFacts | None, dtype: DataType) -> dict[str, Any]:
-    """Fields of a kernel that the machine gives, whoever chooses the others: lanes, and the rate of the type."""
+def on_machine(
+    gpu: GpuFacts | None, dtype: DataType, family: GemmLibrary | None = None, tile_k: int | None = None
+) -> dict[str, Any]:
+    """Fields of a kernel that the machine and its family give, whoever chooses the others: lanes, the rate of the type;
+    how a family loads and multiplies."""
+    found: dict[str, Any] = {}
+    if family is not None:
+        like = architecture(family)
+        found = {
+            "copy": like.copy,
+            "warpgroup": like.warpgroup,
+            "fragment_pieces": max(1, (tile_k or 0) // like.piece_k),
+        }
     if gpu is None:
-        return {}
-    return {"lanes": gpu.lanes, "mac_cost": architecture(gpu.library).types.get(dtype, 1.0)}
+        return found
+    table = architecture(gpu.library)
+    cost = table.cost(dtype, found["warpgroup"]) if found else table.types.get(dtype, 1.0)
+    return {"lanes": gpu.lanes, "mac_cost": cost, **found}
 
 
 def names_kernel(given: Mapping[str, Any]) -> bool:

@@ -85,6 +85,18 @@ def choose_piece_kernel(problem: GemmProblem, gpu: GpuFacts, pieces: int, dtype:
     return replace(kernel, order=TileOrder.GROUPED, group=max(1, rows // kernel.tile_m))
 
 
+def arranged(problem: GemmProblem, kernel: GemmKernel, gpu: GpuFacts, table: Architecture) -> GemmKernel:
+    """A kernel like those of a table, with the cluster, if it has none, and the order of tiles of the library."""
+    if kernel.cluster == 1 and kernel.bulk:
+        kernel = _clustered(kernel, (problem,), _clusters(table, gpu, True), False, []) or kernel
+    return ordered(problem, kernel, gpu.cus * max(1, gpu.workgroups(problem, kernel)), table, gpu.l2_parts)
+
+
+def _clusters(table: Architecture, gpu: GpuFacts, rows_alike: bool) -> list[tuple[int, int]]:
+    """Tiles of a cluster that kernels can have."""
+    return [one for one in table.clusters if one == (1, 1) or (gpu.clusters and (rows_alike or one[0] == 1))]
+
+
 def _candidates(
     problems: tuple[GemmProblem, ...],
     gpu: GpuFacts,
@@ -101,7 +113,7 @@ def _candidates(
     """
     problem = problems[0]
     timed = _nearest_tuned(problem, table)
-    clusters = [one for one in table.clusters if one == (1, 1) or (gpu.clusters and (rows_alike or one[0] == 1))]
+    clusters = _clusters(table, gpu, rows_alike)
     for shape in (kernel for kernel in table.kernels if gpu.bulk or not kernel.bulk):
         fitted = replace(_fitted(shape, problem), lanes=gpu.lanes, mac_cost=table.types[dtype])
         kernel = _clustered(fitted, problems, clusters, tracked, refused)

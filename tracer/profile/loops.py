@@ -49,7 +49,7 @@ def loop_of(call: Call, operator: Operator, lanes: int) -> Loop:
     placed, wide = PLACED.search(name), WIDE.search(name)
     if not placed and not wide and not NARROW.search(name):
         return Loop()
-    grid, block = (_size(call.facts.get(key)) for key in ("grid", "block"))
+    grid, block = (size_of(call.facts.get(key)) for key in ("grid", "block"))
     threads = min(1024, int(placed[2]) if placed else block or THREADS)
     warps = max(1, threads // lanes)
     if placed:
@@ -65,14 +65,14 @@ def cat_of(call: Call, sizes: Sequence[int], lanes: int) -> tuple[int, Loop] | N
 
     sizes: elements of each tensor.
     """
-    found, grid, block = CAT.search(call.kernels[0]), call.facts.get("grid"), _size(call.facts.get("block"))
-    if not found or not sizes or not _size(grid) or not block or not isinstance(grid, list):
+    found, grid, block = CAT.search(call.kernels[0]), call.facts.get("grid"), size_of(call.facts.get("block"))
+    if not found or not sizes or not size_of(grid) or not block or not isinstance(grid, list):
         return None
     turns = min(TURNS_MAX, -(-max(sizes) // (grid[0] * block)))
     return int(found[1]), Loop(1, 1, max(1, min(1024, block) // lanes), max(1, turns), max(1, min(25, int(found[2]))))
 
 
-def _size(found: object) -> int:
+def size_of(found: object) -> int:
     """Product of three whole numbers, 0 = not recorded."""
     whole = isinstance(found, list) and len(found) == 3 and all(isinstance(one, int) and one > 0 for one in found)
     return prod(found) if whole and isinstance(found, list) else 0

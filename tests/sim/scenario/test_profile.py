@@ -110,6 +110,29 @@ def test_without_overlap_every_exchange_is_alone(tmp_path, store):
     assert [row.work for row in compared(result)] == [ALL_REDUCE, GEMM, f"{NORM},dtype=bf16"]
 
 
+NVJET = "nvjet_tst_128x128_64x6_2x1_v_bz_TNT"
+NAMED = ",family=sm90,tile=128x128x64,warps=2x4,cluster=1x2,pipeline_depth=6"
+
+
+@pytest.mark.parametrize(
+    ("preset", "overlap", "text"),
+    [
+        ("h100_sxm", False, f"{GEMM}{NAMED}"),
+        ("h100_sxm", True, GEMM),  # in all configurations of a pair the library chooses
+        ("a100_80g", False, GEMM),  # a machine that cannot run it
+    ],
+)
+def test_a_gemm_has_the_kernel_of_its_name(tmp_path, preset, overlap, text):
+    events = layer()
+    for event in events:
+        if event["cat"] == "kernel" and event["args"]["External id"] % 10 == 2:
+            event["name"] = NVJET
+            event["args"]["block"] = [384, 1, 1]
+    scenario = _scenario(tmp_path, events, preset, overlap=overlap)
+    works = {step.work for _, step in scenario.steps() if isinstance(step.work, str) and step.work.startswith("gemm")}
+    assert works == {text}
+
+
 def _in_switch():
     """A GEMM and an all-reduce of its output in the switch."""
     return [

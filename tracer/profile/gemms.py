@@ -1,0 +1,90 @@
+"""The kernel of a GEMM of a library, from its name: tile, depth and family (`tracer.gemm.fields.GemmShorthand`).
+
+    cutlass_80_..._128x64_64x6_tn_align8      CUTLASS for Ampere: tile M x N, depth of a K-step x stages
+    cutlass_75_..._256x128_tn_align1          CUTLASS for Turing: two stages of 32, loads through registers
+    ampere_..._128x64_ldg8_..._stages_64x4_   cuBLAS for Ampere
+    sm90_xmma_..._tilesize128x128x64_...      cuBLAS 12 for Hopper; shared memory says how many stages fit
+    nvjet_..._128x256_64x4_2x1_...            cuBLAS 12 and 13 for Hopper and Blackwell; the last part is the cluster
+    Cijk_..._MT256x224x64_...                 hipBLASLt and rocBLAS on CDNA; two K-steps ahead
+
+These libraries have matrices by columns, PyTorch has them by rows: their M x N is N x M here.
+"""
+
+import re
+from typing import NamedTuple
+
+from tracer.profile.kineto import Call, whole_number
+from tracer.profile.loops import size_of
+
+STAGES_MAX = 8
+"""Most stages of our kernels with bulk copies (`library.toml`, sm90)."""
+PRODUCER_THREADS = 128
+LEAST_PART = 8
+"""Least rows or columns of a tile that a warp multiplies."""
+
+
+class Family(NamedTuple):
+    """Kernels with names alike.
+
+    Attributes:
+        table: of `library.toml`. pattern: of the name, with named groups m, n, k, stages, cluster_m, cluster_n.
+        lanes: of a warp.
+        stages: if the name does not say them; 0 = as many as fit the shared memory.
+    """
+
+    table: str
+    pattern: re.Pattern[str]
+    lanes: int = 32
+    stages: int = 0
+
+
+TILE = r"(?P<m>\d{1,4})x(?P<n>\d{1,4})"
+FAMILIES = (
+    Family("sm80", re.compile(rf"cutlass_80_\w*?tensorop_\w+?_{TILE}_(?P<k>\d+)x(?P<stages>\d+)_[nt]{{2}}_align")),
+    Family("sm70", re.compile(rf"cutlass_75_\w*?tensorop_\w+?_{TILE}_[nt]{{2}}_align"), stages=2),
+    Family("sm80", re.compile(rf"ampere_\w+?_{TILE}_ldg\d_\w*?stages_(?P<k>\d+)x(?P<stages>\d+)_")),
+    Family("sm90", re.compile(rf"sm90_xmma_gemm_\w+?_tilesize{TILE}x(?P<k>\d+)_")),
+    Family(
+        "sm90",
+        re.compile(rf"nvjet_\w+?_{TILE}_(?P<k>\d+)x(?P<stages>\d+)_(?P<cluster_m>\d)x(?P<cluster_n>\d)_"),
+    ),
+    Family("cdna3", re.compile(rf"Cijk_\w+?_MT{TILE}x(?P<k>\d+)_"), lanes=64, stages=3),
+)
+"""The first whose pattern is in a name is that of the kernel."""
+OLD_K = 32
+"""Depth of a K-step if the name does not say it."""
+
+
+def kernel_fields(call: Call) -> str:
+    """Fields of the kernel of a GEMM, as they follow a text; "" = the name does not say them."""
+    for family in FAMILIES:
+        found = family.pattern.search(call.kernels[0])
+        if found:
+            return _fields(family, {name: int(value) for name, value in found.groupdict().items()}, call)
+    return ""
+
+
+def _fields(family: Family, name: dict[str, int], call: Call) -> str:
+    rows, columns, k = name["n"], name["m"], name.get("k", OLD_K)
+    threads = size_of(call.facts.get("block")) - (PRODUCER_THREADS if family.table == "sm90" else 0)
+    warps = _parts(rows, columns, threads // family.lanes, 4 if family.table == "sm90" else 1)
+    shared = whole_number(call.facts.get("shared memory"))
+    stages = name.get("stages") or family.stages or min(STAGES_MAX, shared // max(1, (rows + columns) * k * 2))
+    if warps is None or stages < 2 or not rows * columns * k:
+        return ""
+    cluster = f",cluster={name['cluster_n']}x{name['cluster_m']}" if "cluster_m" in name else ""
+    tile = f"tile={rows}x{columns}x{k},warps={warps[0]}x{warps[1]}{cluster}"
+    return f",family={family.table},{tile},pipeline_depth={min(stages, STAGES_MAX) if cluster else stages}"
+
+
+def _parts(rows: int, columns: int, warps: int, group: int) -> tuple[int, int] | None:
+    """Parts of a tile, one for each warp, as square as they can be; `group` warps share columns. None = impossible."""
+    best: tuple[int, int] | None = None
+    for down in (number for number in range(1, warps + 1) if warps % number == 0):
+        across = warps // down
+        height, width = rows // down, columns // across
+        fits = across % group == 0 and (height * down, width * across) == (rows, columns)
+        if fits and min(height, width) >= LEAST_PART:
+            better = best is None or abs(height - width) < abs(rows // best[0] - columns // best[1])
+            best = (down, across) if better else best
+    return best
