@@ -3,9 +3,11 @@
     cutlass_80_..._128x64_64x6_tn_align8      CUTLASS for Ampere: tile M x N, depth of a K-step x stages
     cutlass_75_..._256x128_tn_align1          CUTLASS for Turing: two stages of 32, loads through registers
     ampere_..._128x64_ldg8_..._stages_64x4_   cuBLAS for Ampere
-    sm90_xmma_..._tilesize128x128x64_...      cuBLAS 12 for Hopper; shared memory says how many stages fit
     nvjet_..._128x256_64x4_2x1_...            cuBLAS 12 and 13 for Hopper and Blackwell; the last part is the cluster
     Cijk_..._MT256x224x64_...                 hipBLASLt and rocBLAS on CDNA; two K-steps ahead
+
+The kernels of cuBLAS 12 for Hopper (sm90_xmma_..._tilesize128x128x64_...) are not among them: how many workgroups share
+what they load (a cluster) is not in the name, and decides what L2 has to deliver.
 
 These libraries have matrices by columns, PyTorch has them by rows: their M x N is N x M here.
 """
@@ -13,7 +15,7 @@ These libraries have matrices by columns, PyTorch has them by rows: their M x N 
 import re
 from typing import NamedTuple
 
-from tracer.profile.kineto import Call, whole_number
+from tracer.profile.kineto import Call
 from tracer.profile.loops import size_of
 
 STAGES_MAX = 8
@@ -29,7 +31,7 @@ class Family(NamedTuple):
     Attributes:
         table: of `library.toml`. pattern: of the name, with named groups m, n, k, stages, cluster_m, cluster_n.
         lanes: of a warp.
-        stages: if the name does not say them; 0 = as many as fit the shared memory.
+        stages: if the name does not say them.
     """
 
     table: str
@@ -43,7 +45,6 @@ FAMILIES = (
     Family("sm80", re.compile(rf"cutlass_80_\w*?tensorop_\w+?_{TILE}_(?P<k>\d+)x(?P<stages>\d+)_[nt]{{2}}_align")),
     Family("sm70", re.compile(rf"cutlass_75_\w*?tensorop_\w+?_{TILE}_[nt]{{2}}_align"), stages=2),
     Family("sm80", re.compile(rf"ampere_\w+?_{TILE}_ldg\d_\w*?stages_(?P<k>\d+)x(?P<stages>\d+)_")),
-    Family("sm90", re.compile(rf"sm90_xmma_gemm_\w+?_tilesize{TILE}x(?P<k>\d+)_")),
     Family(
         "sm90",
         re.compile(rf"nvjet_\w+?_{TILE}_(?P<k>\d+)x(?P<stages>\d+)_(?P<cluster_m>\d)x(?P<cluster_n>\d)_"),
@@ -68,8 +69,7 @@ def _fields(family: Family, name: dict[str, int], call: Call) -> str:
     rows, columns, k = name["n"], name["m"], name.get("k", OLD_K)
     threads = size_of(call.facts.get("block")) - (PRODUCER_THREADS if family.table == "sm90" else 0)
     warps = _parts(rows, columns, threads // family.lanes, 4 if family.table == "sm90" else 1)
-    shared = whole_number(call.facts.get("shared memory"))
-    stages = name.get("stages") or family.stages or min(STAGES_MAX, shared // max(1, (rows + columns) * k * 2))
+    stages = name.get("stages", family.stages)
     if warps is None or stages < 2 or not rows * columns * k:
         return ""
     cluster = f",cluster={name['cluster_n']}x{name['cluster_m']}" if "cluster_m" in name else ""

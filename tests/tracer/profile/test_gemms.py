@@ -17,44 +17,40 @@ NVJET = "nvjet_tst_192x8_64x8_4x1_v_bz_TNT"
 TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x224x64_MI16x16x1_SN_LDSB1"
 
 
-def _fields(tmp_path, name, threads, shared=0):
+def _fields(tmp_path, name, threads):
     facts = {"block": [threads, 1, 1]} if threads else {}
-    facts |= {"shared memory": shared} if shared else {}
     events = [operator(1, "aten::mm", [[64, 32], [32, 16]]), kernel(1, 0.0, 1.0, name, **facts)]
     return kernel_fields(read_profile(write_profile(tmp_path / "p.json", events)).calls[0])
 
 
 @pytest.mark.parametrize(
-    ("name", "threads", "shared", "fields"),
+    ("name", "threads", "fields"),
     [
-        (CUTLASS, 128, 0, ",family=sm80,tile=64x128x64,warps=1x4,pipeline_depth=6"),
-        (CUTLASS, 256, 0, ",family=sm80,tile=64x128x64,warps=2x4,pipeline_depth=6"),
-        (TURING, 256, 0, ",family=sm70,tile=128x256x32,warps=2x4,pipeline_depth=2"),
-        (WMMA, 128, 0, ",family=sm80,tile=32x32x128,warps=2x2,pipeline_depth=2"),
-        (AMPERE, 128, 0, ",family=sm80,tile=64x128x64,warps=1x4,pipeline_depth=4"),
-        (XMMA, 384, 231424, ",family=sm90,tile=64x128x64,warps=2x4,pipeline_depth=8"),
-        (XMMA, 384, 100000, ",family=sm90,tile=64x128x64,warps=2x4,pipeline_depth=4"),
-        (NVJET, 384, 0, ",family=sm90,tile=8x192x64,warps=1x8,cluster=1x4,pipeline_depth=8"),
-        (TENSILE, 256, 0, ",family=cdna3,tile=224x256x64,warps=2x2,pipeline_depth=3"),
+        (CUTLASS, 128, ",family=sm80,tile=64x128x64,warps=1x4,pipeline_depth=6"),
+        (CUTLASS, 256, ",family=sm80,tile=64x128x64,warps=2x4,pipeline_depth=6"),
+        (TURING, 256, ",family=sm70,tile=128x256x32,warps=2x4,pipeline_depth=2"),
+        (WMMA, 128, ",family=sm80,tile=32x32x128,warps=2x2,pipeline_depth=2"),
+        (AMPERE, 128, ",family=sm80,tile=64x128x64,warps=1x4,pipeline_depth=4"),
+        (NVJET, 384, ",family=sm90,tile=8x192x64,warps=1x8,cluster=1x4,pipeline_depth=8"),
+        (TENSILE, 256, ",family=cdna3,tile=224x256x64,warps=2x2,pipeline_depth=3"),
     ],
 )
-def test_a_name_says_tile_and_stages(tmp_path, name, threads, shared, fields):
-    assert _fields(tmp_path, name, threads, shared) == fields
+def test_a_name_says_tile_and_stages(tmp_path, name, threads, fields):
+    assert _fields(tmp_path, name, threads) == fields
     lanes = 64 if "cdna" in fields else 32
     assert make_kernel(f"gemm:m=1024,n=1536,k=512,dtype=bf16,lanes={lanes}{fields}")
 
 
 @pytest.mark.parametrize(
-    ("name", "threads", "shared"),
+    ("name", "threads"),
     [
-        ("gemv2T_kernel_val<int, int, bf16>", 128, 0),
-        (ONE_STAGE, 128, 0),  # no stages to overlap
-        (CUTLASS, 0, 0),  # the size of the workgroup is not recorded
-        (CUTLASS, 7 * 32, 0),  # seven warps cut no tile
-        (XMMA, 384, 0),  # nor is its shared memory
-        (XMMA, 128, 231424),
-        (TENSILE.replace("MT256x224x64", "MT0x0x0"), 256, 0),
+        ("gemv2T_kernel_val<int, int, bf16>", 128),
+        (ONE_STAGE, 128),  # no stages to overlap
+        (CUTLASS, 0),  # the size of the workgroup is not recorded
+        (CUTLASS, 7 * 32),  # seven warps cut no tile
+        (XMMA, 384),  # its cluster is not in the name
+        (TENSILE.replace("MT256x224x64", "MT0x0x0"), 256),
     ],
 )
-def test_what_a_name_does_not_say_the_library_chooses(tmp_path, name, threads, shared):
-    assert _fields(tmp_path, name, threads, shared) == ""
+def test_what_a_name_does_not_say_the_library_chooses(tmp_path, name, threads):
+    assert _fields(tmp_path, name, threads) == ""
