@@ -80,6 +80,8 @@ def gemm_of(
     else:
         dtype = given.get("dtype") or type_of_bytes(problem.a_bytes)
         kernel = GemmKernel(**on_machine(gpu, dtype, family, named.get("tile_k")) | named)
+        if gpu is not None and kernel.bulk and not gpu.bulk:
+            raise UserError(f"kernel gemm: copy = {kernel.copy.name.lower()}: the machine has no bulk copies")
         if family is not None and gpu is not None and "order" not in named:
             kernel = arranged(problem, kernel, gpu, architecture(family))
     if not groups and batch == 1:

@@ -14,6 +14,9 @@ DIMENSION_ALU, DIMENSION_FMA, PLACED_ACCESS = 4, 10, 4
 access to each tensor. Counted in the machine code of PyTorch 2.6.0 for sm_90 (`elementwise_kernel<128, 4, ...>`, the
 sum of two tensors of bf16): what is neither an access nor integer work counts to the multiply-adds."""
 
+ACCESSES_MAX = 1 << 19
+"""Accesses of a workgroup to each tensor, whose events are in memory: some 200 MB."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ElementOperator(Operator):
@@ -40,6 +43,12 @@ class ElementOperator(Operator):
     def check(self) -> None:
         if not 0 <= self.dimensions <= DIMENSIONS_MAX:
             raise UserError(f"{self.NAME} dimensions = {self.dimensions}: must be 0 to {DIMENSIONS_MAX}")
+        at_once = self.unroll * self.warps
+        if not 1 <= self.turns <= ACCESSES_MAX // at_once:
+            raise UserError(
+                f"{self.NAME} turns = {self.turns}: must be 1 to {ACCESSES_MAX // at_once:,} with {at_once} accesses in "
+                "a turn, the events of a workgroup are in memory"
+            )
 
     def loop(self, kernel: ElementMap) -> ElementMap:
         """The kernel with the loop of this operator."""

@@ -16,6 +16,7 @@ from functools import cache
 from math import prod
 from typing import NamedTuple
 
+from tracer.operators.element_operator import ACCESSES_MAX, DIMENSIONS_MAX
 from tracer.profile.kineto import Call, Operator, Shape
 
 WIDE = re.compile(r"\bvectorized_elementwise_kernel<(\d{1,2}),")
@@ -24,7 +25,7 @@ PLACED = re.compile(r"\belementwise_kernel(_manual_unroll)?<(\d{1,4}), (\d{1,2})
 CAT = re.compile(r"\bCatArrayBatchedCopy\w*<.*?OpaqueType<(\d{1,2})u?>, [\w ]+, (\d{1,2}),")
 THREADS, LANE_ELEMENTS = 128, 4
 """Of a kernel whose grid is not recorded."""
-UNROLL_MAX, TURNS_MAX = 32, 1 << 16
+UNROLL_MAX = 32
 COLUMNS_MAX = 8192
 """An element-wise kernel has no rows: rows of at most so many elements are chosen that fill warps."""
 
@@ -68,8 +69,9 @@ def cat_of(call: Call, sizes: Sequence[int], lanes: int) -> tuple[int, Loop] | N
     found, grid, block = CAT.search(call.kernels[0]), call.facts.get("grid"), size_of(call.facts.get("block"))
     if not found or not sizes or not size_of(grid) or not block or not isinstance(grid, list):
         return None
-    turns = min(TURNS_MAX, -(-max(sizes) // (grid[0] * block)))
-    return int(found[1]), Loop(1, 1, max(1, min(1024, block) // lanes), max(1, turns), max(1, min(25, int(found[2]))))
+    warps = max(1, min(1024, block) // lanes)
+    turns = min(ACCESSES_MAX // warps, -(-max(sizes) // (grid[0] * block)))
+    return int(found[1]), Loop(1, 1, warps, max(1, turns), max(1, min(DIMENSIONS_MAX, int(found[2]))))
 
 
 def size_of(found: object) -> int:

@@ -46,3 +46,9 @@ def test_a_family_says_how_a_kernel_loads():
 def test_a_family_needs_a_tile():
     with pytest.raises(UserError, match="family: found without tile"):
         make_kernel(f"{GEMM},family=sm80")
+
+
+@pytest.mark.parametrize("preset", ["a100_80g", "mi300x"])
+def test_bulk_copies_are_refused_before_the_run_where_there_are_none(preset):
+    with pytest.raises(UserError, match="copy = producer: the machine has no bulk copies"):
+        _kernel(preset, "family=sm90,tile=64x64x32,warps=2x4,pipeline_depth=3")

@@ -201,6 +201,8 @@ def test_places_after_sorting_are_a_permutation_and_its_inverse():
         ("swiglu:rows=1,cols=64,unroll=64", "unroll = 64"),
         ("swiglu:rows=1,cols=64,registers=256", "registers = 256: must be 0 to 255"),
         ("rmsnorm:rows=1,cols=64,vector=3", "must divide"),
+        ("copy:rows=1,cols=64,turns=0", "turns = 0: must be 1 to 16,384 with 32 accesses in a turn"),
+        ("copy:rows=1,cols=64,warps=16,unroll=1,turns=32769", "turns = 32769: must be 1 to 32,768"),
         ("bias:rows=1,cols=64,dimensions=26", "dimensions = 26: must be 0 to 25"),
         ("attention:batch=1,heads=3,kv_heads=2,seq=8", "must divide"),
     ],
