@@ -46,8 +46,8 @@ class ElementOperator(Operator):
         at_once = self.unroll * self.warps
         if not 1 <= self.turns <= ACCESSES_MAX // at_once:
             raise UserError(
-                f"{self.NAME} turns = {self.turns}: must be 1 to {ACCESSES_MAX // at_once:,} with {at_once} accesses in "
-                "a turn, the events of a workgroup are in memory"
+                f"{self.NAME} turns = {self.turns}: must be 1 to {ACCESSES_MAX // at_once:,} with {at_once} accesses "
+                "in a turn, the events of a workgroup are in memory"
             )
 
     def loop(self, kernel: ElementMap) -> ElementMap:
