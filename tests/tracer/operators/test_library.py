@@ -137,3 +137,14 @@ def test_scores_of_pytorchs_attention_cost_more():
     alu = events["count"][(events["kind"] == Kind.COMPUTE) & (events["pipe"] == Pipe.ALU)].sum()
     scores = 32 * 128 // 32  # of a lane and block
     assert int(alu) - 64 == pytest.approx(2 * 2.6 * scores + 2 * 2.9 * scores, abs=3)
+
+
+def test_outputs_of_a_softmax_wait_for_one_another():
+    """An exact division per element of 110 clocks; all outputs of a warp have one slot, and each waits for it."""
+    events = _warp(make_kernel("softmax:rows=64,cols=1024,library=torch,dtype=bf16"), 0)
+    stores = np.flatnonzero((events["kind"] == Kind.STORE) & (events["space"] == Space.GLOBAL))
+    outputs = events[stores - 1]
+    slot = np.uint64(1 << int(outputs["slot"][0]))
+    assert len(stores) == 8 and set(outputs["slot"].tolist()) == {int(outputs["slot"][0])}
+    assert (outputs["cycles"] == 4 * 110).all() and (outputs["wait"] & slot == slot).all()
+    assert (events["wait"][stores] == slot).all()
