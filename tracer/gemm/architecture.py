@@ -18,6 +18,9 @@ STEP_CLK = 200
 """Clocks of a K-step without arithmetic, if the table has no `step_clk`: two barriers, latency of the first fragments
 (read off our simulated kernels of 128 x 128 and 256 x 128 tiles on a100_80g, not off measurements)."""
 
+WITHOUT_WARPGROUPS = (DataType.FP32, DataType.FP64)
+"""Types that have the same instructions with and without warpgroups."""
+
 
 class GemmLibrary(IntEnum):
     """The architectures of `library.toml`."""
@@ -100,7 +103,8 @@ class Architecture:
     def cost(self, dtype: DataType, warpgroup: int) -> float:
         """Time of a multiply-accumulate on a machine with this library, relative to its fp16, for a kernel whose warps
         multiply so."""
-        return self.types.get(dtype, 1.0) * (self.older if warpgroup < self.warpgroup else 1.0)
+        older = warpgroup < self.warpgroup and dtype not in WITHOUT_WARPGROUPS
+        return self.types.get(dtype, 1.0) * (self.older if older else 1.0)
 
 
 @cache

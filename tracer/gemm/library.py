@@ -53,10 +53,11 @@ def choose_kernel(
     if dtype not in table.types:
         raise UserError(f"gemm: dtype = {dtype}: {table.name} has {', '.join(table.types)}")
     refused: list[UserError] = []
-    types, best = table.types, None
+    best = None
     tables = (table,) if table.otherwise is None else (table, architecture(table.otherwise))
     problems = (problem,) if whole is None else (problem, whole)
     for one in tables:
+        types = {each: table.cost(each, one.warpgroup) for each in table.types}
         own = replace(one, types=types, splits=one.splits and not tracked)
         choices = _candidates(problems, gpu, own, dtype, batch, tracked, rows_alike, refused)
         best = best or min(choices, default=None, key=lambda choice: choice[0])

@@ -1,8 +1,9 @@
 """The row kernels of PyTorch: which one it takes for a row, and its instructions.
 
 Read off the sources (aten/src/ATen/native/cuda/SoftMax.cu, layer_norm_kernel.cu) and counted in the machine code for
-sm_90 of PyTorch 2.6.0 (the wheel for CUDA 12.4), bf16, along the path without special values. Latencies are the
-dependent instructions, 4 clocks each, 20 of a reciprocal, 25 of an exchange between lanes, 10 of a branch (assumed).
+sm_90 of PyTorch 2.6.0 (the wheel for CUDA 12.4), bf16, along the path without special values; other machines and types
+have the same counts (D59). Latencies are those of dependent instructions, 4 clocks each, 20 of a reciprocal, 25 of an
+exchange between lanes, 10 of a branch (assumed).
 """
 
 from dataclasses import replace

@@ -52,3 +52,10 @@ def test_a_family_needs_a_tile():
 def test_bulk_copies_are_refused_before_the_run_where_there_are_none(preset):
     with pytest.raises(UserError, match="copy = producer: the machine has no bulk copies"):
         _kernel(preset, "family=sm90,tile=64x64x32,warps=2x4,pipeline_depth=3")
+
+
+@pytest.mark.parametrize(("preset", "mac_cost"), [("h100_sxm", 1.59), ("a100_80g", 1.0)])
+def test_the_librarys_own_choice_has_the_same_rate(preset, mac_cost):
+    """Rows of 33 elements: on Hopper a kernel of Ampere."""
+    kernel = make_kernel("gemm:m=64,n=33,k=33,pad=dense,dtype=bf16", gpu_facts(load_preset(preset).machine)).kernel
+    assert (kernel.copy, kernel.mac_cost) == (Copy.ASYNC, mac_cost)

@@ -279,11 +279,12 @@ def test_sums_of_fp64_take_eight_bytes():
 
 @pytest.mark.parametrize(("dtype", "tera_flop_per_s"), [("fp64", 37), ("fp32", 75), ("fp16", 2250), ("fp8", 4500)])
 def test_b200_has_the_rates_of_its_data_sheet(dtype, tera_flop_per_s):
-    """HGX B200 data sheet, dense. Odd rows have an Ampere kernel with the same rates."""
+    """HGX B200 data sheet, dense. Odd rows have an Ampere kernel: with warpgroups, 62.9 % of the rate."""
     gpu = _gpu("b200")
-    for n in (4096, 4097):
+    for n, older in ((4096, 1.0), (4097, 1.0 if dtype in ("fp32", "fp64") else 1 / 1.59)):
         cost = make_kernel(f"gemm:m=4096,n={n},k=4096,pad=dense,dtype={dtype}", gpu).kernel.mac_cost
-        assert 2 * gpu.macs_per_clk * gpu.cus * gpu.clock_MHz / cost / 1e6 == pytest.approx(tera_flop_per_s, rel=0.01)
+        rate = 2 * gpu.macs_per_clk * gpu.cus * gpu.clock_MHz / cost / 1e6
+        assert rate == pytest.approx(tera_flop_per_s * older, rel=0.01)
 
 
 def test_b200_has_the_kernels_of_hopper():

@@ -62,6 +62,7 @@ def test_the_excess_is_that_of_the_shortest_kernel_of_a_profile(one_profile):
     profiles.simulate_all(one_profile, ["p.json"], workers=1)
     exchange, gemm, norm, other = with_excess(todays_rows())
     assert norm.error_with_excess == 0 < norm.excess_ns == gemm.excess_ns
+    assert [row.calibrates for row in (exchange, gemm, norm)] == [False, False, True]
     assert exchange.excess_ns == other.excess_ns == 0  # an exchange is no kernel; the other is simulated too slow
 
 
