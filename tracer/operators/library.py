@@ -39,7 +39,7 @@ SOFTMAX = RowCosts(setup=160, access=4, step=4, step_clk=33, alu=0.4, out_clk=DI
 """`cunn_SoftMaxForward`: 73 instructions before the first loop, some 40 before each other one; 66 and 39 for a sum over
 lanes and warps, a third of them only in the first warp."""
 STAGED_SOFTMAX = replace(SOFTMAX, setup=50, access=15)
-"""`cunn_SoftMaxForwardSmem`: an access beside its arithmetic goes to shared memory too."""
+"""`cunn_SoftMaxForwardSmem`: `access` includes the store of the values to shared memory and their loads from there."""
 WELFORD = RowCosts(
     setup=117, access=4, step=27, step_clk=95, warp_steps=2, alu=0.25, element_clk=65, in_flight=1, registers=40
 )

@@ -6,6 +6,7 @@ import pytest
 from tests.support.request_count import count_requests
 from tracer.kernels import make_kernel
 from tracer.operators.library import rows_of_a_warp
+from tracer.operators.tensor import FIRST_ADDRESS
 from traces.schema import Kind, Pipe, Space
 
 
@@ -148,3 +149,29 @@ def test_outputs_of_a_softmax_wait_for_one_another():
     assert len(stores) == 8 and set(outputs["slot"].tolist()) == {int(outputs["slot"][0])}
     assert (outputs["cycles"] == 4 * 110).all() and (outputs["wait"] & slot == slot).all()
     assert (events["wait"][stores] == slot).all()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "softmax:rows=3,cols=5185,library=torch,dtype=bf16",
+        "softmax:rows=3,cols=9001,library=torch,dtype=bf16",
+        "softmax:rows=5,cols=2048,dtype=bf16",
+        "layernorm:rows=3,cols=518,library=torch,dtype=bf16",
+    ],
+)
+def test_every_byte_of_the_output_is_stored_once_and_of_the_input_read_equally_often(text):
+    """x begins at the first address, y in the next buffer, at a multiple of 2 MiB."""
+    kernel = make_kernel(text)
+    size = 2 * kernel.rows * kernel.cols
+    found = {Kind.LOAD: [], Kind.STORE: []}
+    for group in kernel.workgroups():
+        for event in group.events[group.events["space"] == Space.GLOBAL]:
+            if (kind := Kind(int(event["kind"]))) in found:
+                lanes = int(event["mask"]).bit_count() * int(event["width_bytes"])
+                found[kind].append(int(event["base"]) + np.arange(lanes))
+    stored, read = (np.unique(np.concatenate(found[kind]), return_counts=True) for kind in (Kind.STORE, Kind.LOAD))
+    x, y = FIRST_ADDRESS, FIRST_ADDRESS + (2 << 20)
+    assert (stored[0] == y + np.arange(size)).all() and (stored[1] == 1).all()
+    of_x = read[0] < y
+    assert (read[0][of_x] == x + np.arange(size)).all() and len(set(read[1][of_x].tolist())) == 1
