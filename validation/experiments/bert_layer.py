@@ -12,14 +12,13 @@ The authors' benchmark (spcl/substation @e3b19ec, pytorch_profiling/transformer_
 * `aten/src/ATen/native/cuda/layer_norm_kernel.cu`: LayerNorm in two kernels; backward in four, of which the one for
   weight and bias has a workgroup for each 32 columns, here 32 workgroups in all. Each lane has one element per access.
 * `PersistentSoftmax.cuh`: a warp keeps a row of scores, one element per lane and access (two here: a warp of a row
-  kernel keeps at most 8 accesses).
+  kernel keeps at most 8 accesses; its instructions are those of `tracer.operators.library`).
 * `aten/src/ATen/native/cuda/SoftMax.cu`: the backward pass of softmax begins with `grad * output`, a kernel of its own.
 * `torch/csrc/autograd/functions/accumulate_grad.h`, `torch/nn/modules/module.py`: `zero_grad` writes zeros, so each
   backward pass adds the gradients to what is there. The benchmark's input is fp32 and becomes fp16 once, so its
   gradient becomes fp32 and is added too. The zeros themselves are timed apart.
 
-A kernel that reads and writes a tensor has the traffic of a bias, and is one here (ReLU, scale, copy); one that reads
-two and writes one has the traffic of a residual.
+A kernel that reads two tensors and writes one has the traffic of a residual, and is one here.
 Classes are those of the paper: the authors' operator `softmax` includes the dropout behind it
 (config_selection/ops.py); sums over the tokens (gradients of biases) are reductions, and are counted to normalisation
 (assumed).
@@ -44,7 +43,7 @@ ROWS, HIDDEN, INNER, SCORES, SEQUENCE = 4096, 1024, 4096, 65536, 512
 ELEMENT_BYTES = 2
 MOMENT_WARPS, MAP_WARPS, COLUMN_WARPS = 16, 8, 16
 """Warps of a workgroup of LayerNorm's kernels: of row sums, of what uses them, of the column sums."""
-SOFTMAX = {"vector": 2, "warps": 4}
+SOFTMAX = {"library": "torch"}
 COLUMN_GROUPS, COLUMN_ROWS = 32, 2
 """Workgroups of the column sums, and rows that a warp reads at a time."""
 
@@ -77,20 +76,21 @@ def _rows(name: str, width: int, rows: int = ROWS, **options: object) -> str:
 FORWARD = (
     Part("queries, keys, values", CONTRACTION, 1, _gemm(ROWS, 3 * HIDDEN, HIDDEN)),
     Part("their bias", ELEMENT, 1, _rows("bias", 3 * HIDDEN)),
-    Part("scale of Q, copies of K, V and of the context", ELEMENT, 4, _rows("bias", HIDDEN)),
+    Part("scale of Q, copies of K, V and of the context", ELEMENT, 4, _rows("copy", HIDDEN)),
     Part("scores", CONTRACTION, 1, _gemm(SEQUENCE, SEQUENCE, 64, 128)),
-    Part("softmax", NORMALISATION, 1, _rows("softmax", SEQUENCE, SCORES, exact="true", **SOFTMAX)),
+    Part("softmax", NORMALISATION, 1, _rows("softmax", SEQUENCE, SCORES, **SOFTMAX)),
     Part("dropout of the scores", NORMALISATION, 1, _rows("dropout", SEQUENCE, SCORES)),
     Part("context", CONTRACTION, 1, _gemm(SEQUENCE, 64, SEQUENCE, 128)),
     Part("head_sum", NORMALISATION, 1),
-    Part("division by the number of heads", ELEMENT, 1, _rows("bias", SEQUENCE)),
+    Part("division by the number of heads", ELEMENT, 1, _rows("copy", SEQUENCE)),
     Part("output projection", CONTRACTION, 1, _gemm(ROWS, HIDDEN, HIDDEN)),
     Part("biases of the outputs of attention and MLP", ELEMENT, 2, _rows("bias", HIDDEN)),
     Part("their dropout", ELEMENT, 2, _rows("dropout", HIDDEN)),
     Part("residuals", ELEMENT, 2, _rows("residual", HIDDEN)),
     Part("layernorm", NORMALISATION, 2),
     Part("first linear layer", CONTRACTION, 1, _gemm(ROWS, INNER, HIDDEN)),
-    Part("its bias, ReLU", ELEMENT, 2, _rows("bias", INNER)),
+    Part("its bias", ELEMENT, 1, _rows("bias", INNER)),
+    Part("ReLU", ELEMENT, 1, _rows("copy", INNER)),
     Part("dropout behind ReLU", ELEMENT, 1, _rows("dropout", INNER)),
     Part("second linear layer", CONTRACTION, 1, _gemm(ROWS, HIDDEN, INNER)),
 )
@@ -122,12 +122,12 @@ BACKWARD = (
     Part("dropout of the scores", NORMALISATION, 1, _rows("dropout", SEQUENCE, SCORES, backward="true")),
     Part("softmax: gradient times output", NORMALISATION, 1, _rows("residual", SEQUENCE, SCORES)),
     Part("softmax", NORMALISATION, 1, _rows("softmax", SEQUENCE, SCORES, backward="true", **SOFTMAX)),
-    Part("scale of Q", ELEMENT, 1, _rows("bias", HIDDEN)),
-    Part("gradients of Q, K and V side by side", ELEMENT, 1, _rows("bias", 3 * HIDDEN)),
+    Part("scale of Q", ELEMENT, 1, _rows("copy", HIDDEN)),
+    Part("gradients of Q, K and V side by side", ELEMENT, 1, _rows("copy", 3 * HIDDEN)),
     Part("gradient of their bias", NORMALISATION, 1, _rows("bias", 3 * HIDDEN, backward="true")),
     Part("input of Q, K and V", CONTRACTION, 1, _gemm(ROWS, HIDDEN, 3 * HIDDEN)),
     Part("its weight", CONTRACTION, 1, _gemm(HIDDEN, 3 * HIDDEN, ROWS)),
-    Part("widen", ELEMENT, 1),
+    Part("gradient of the input to fp32", ELEMENT, 1, _rows("copy", HIDDEN, out="fp32")),
     Part("gradient of the input, added", ELEMENT, 1, f"residual:rows={ROWS},cols={HIDDEN},dtype=fp32"),
     *ADDED,
 )
@@ -173,13 +173,6 @@ def head_sum() -> tuple[KernelSource, ...]:
     return (ElementMap("head_sum", ROWS // SEQUENCE, SEQUENCE**2, tensors, fma=heads, **options),)
 
 
-def widen() -> tuple[KernelSource, ...]:
-    """The gradient of the input as fp32."""
-    narrow, wide = regions(FIRST_ADDRESS, (ROWS * HIDDEN * ELEMENT_BYTES, ROWS * HIDDEN * SCALAR_BYTES))
-    tensors = (Tensor(narrow, ELEMENT_BYTES), Tensor(wide, SCALAR_BYTES, Use.WRITE))
-    return (ElementMap("widen", ROWS, HIDDEN, tensors),)
-
-
 def _row_sums(name: str, inputs: tuple[int, ...], sums: tuple[int, ...]) -> RowKernel:
     tensors = tuple(Tensor(address, ELEMENT_BYTES) for address in inputs)
     return RowKernel(
@@ -199,7 +192,7 @@ def _row_map(
     )  # fmt: skip
 
 
-OWN_KERNELS = {"layernorm": layernorm, "layernorm_back": layernorm_back, "head_sum": head_sum, "widen": widen}
+OWN_KERNELS = {"layernorm": layernorm, "layernorm_back": layernorm_back, "head_sum": head_sum}
 """Kernels that have no name in `tracer.kernels`."""
 
 
