@@ -34,7 +34,7 @@ FASTER = (
     Change("pipes of transcendental functions twice as fast", {"cu.sfu_warps_per_clk": TWICE}, "SFU"),
     Change("twice as many instructions issued", {"cu.issue_per_clk": TWICE}, "issue"),
     Change("shared memory twice as fast", {"cu.shared_bytes_per_clk": TWICE}, "shared memory"),
-    Change("load/store units twice as fast", {"cu.lsu_lines_per_clk": TWICE}, "LSU"),
+    Change("load/store units twice as fast", {"cu.lsu_lines_per_clk": TWICE, "cu.lsu_tags_per_clk": TWICE}, "LSU"),
     Change("bulk copy units twice as fast", {"cu.bulk_lines_per_clk": TWICE}, "bulk copies"),
     Change("ports between CUs twice as wide", {"cu.peer_bytes_per_clk": TWICE}, "ports between CUs"),
     Change("NoC ports to CUs twice as wide", {"noc.response_bytes_per_clk": TWICE}, "NoC to CUs"),

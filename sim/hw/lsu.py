@@ -1,6 +1,7 @@
 """Load/store unit of one CU: turns warp memory events into line requests, through L1 to the CU's NoC port.
 
-The unit works on one event at a time, one line per `line_ps`. A line enters only if L1 has a free miss entry and the
+The unit works on one event at a time, one line per `line_ps`. A line of fewer sectors takes a share of that time, but
+no less than a look-up of its tag (`tag_ps`). A line enters only if L1 has a free miss entry and the
 port fifo has room. Otherwise the unit blocks, until an answer frees a miss entry, or until the port has room for
 `LINES_AT_ONCE` lines or the rest of the event. Memory events of other warps queue in the order in which they tried to
 issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
@@ -28,8 +29,9 @@ from sim.hw.tags import canonical, sectors_in
 from sim.hw.warp import MAX_WARPS, slot_done
 from tracer.coalesce import coalesce_at, most_lanes_at_one_address
 from tracer.compile.jit import compiled
-from traces.schema import NO_SLOT, Kind
+from traces.schema import LINE_BYTES, NO_SLOT, SECTOR_BYTES, Kind
 
+SECTORS = LINE_BYTES // SECTOR_BYTES
 LINES_AT_ONCE = 4
 """A full warp of 16-byte accesses has as many lines."""
 
@@ -213,9 +215,11 @@ def lsu_advance(lsu, l1, sets, fifos, pool, warps, now_ps):
             send(lsu, fifos, pool, entry, lsu.line[i], lsu.sectors[i], lsu.full[i], lsu.free_ps, now_ps)
             if lsu.op == Op.REDUCE:
                 _tell_lanes(lsu, fifos, pool, i)
+        taken_ps = max(lsu.tag_ps, sectors_in(lsu.sectors[i]) * lsu.line_ps // SECTORS)
         lsu.line_requests += 1
+        lsu.busy_ps += taken_ps
         lsu.next_line += 1
-        lsu.free_ps += lsu.line_ps
+        lsu.free_ps += taken_ps
         if lsu.next_line == lsu.lines and lsu.store < lsu.stores:
             next_gpu(lsu)
     if lsu.blocked_since_ps >= 0:

@@ -23,6 +23,7 @@ LOAD = np.dtype(
 
 COUNTERS = {
     "line_requests": "lines of warp events taken in, loads and stores",
+    "busy_ps": "time that these lines took",
     "blocked_ps": "time with a current event and no room for its next line",
     "atomic_sectors": "sectors of atomics, reductions and near-memory updates, which pass L1",
 }
@@ -31,7 +32,8 @@ COUNTERS = {
 LSU = host_record(
     [
         # constants
-        ("line_ps", "i8"),
+        ("line_ps", "i8"),  # of a whole line
+        ("tag_ps", "i8"),  # of any line at least
         ("loads", "i8"),  # load-table entries
         ("noc_port", "i8"),  # fifo towards the NoC ...
         ("peer_port", "i8"),  # ... and towards other CUs of the cluster, -1 = none
@@ -69,6 +71,7 @@ LSU = host_record(
         ("loads_used", "i8"),
         # counters
         ("line_requests", "i8"),  # lines taken in, loads and stores
+        ("busy_ps", "i8"),  # time that these lines took
         ("blocked_ps", "i8"),  # time with a current event and no room for its next line
         ("blocked_since_ps", "i8"),
         ("atomic_sectors", "i8"),
@@ -99,6 +102,7 @@ def make_lsus(spec, period_ps, ports, counts_lanes, peer_ports):
     """
     lsus = np.zeros(len(ports), LSU)
     lsus["line_ps"] = max(1, round(period_ps / spec.lsu_lines_per_clk))
+    lsus["tag_ps"] = max(1, round(period_ps / max(spec.lsu_tags_per_clk, spec.lsu_lines_per_clk)))
     lsus["loads"] = min(spec.loads_outstanding, MAX_LOADS)
     lsus["port"] = lsus["noc_port"] = ports
     lsus["peer_port"] = peer_ports if len(peer_ports) else -1

@@ -50,6 +50,7 @@ BOUNDS: dict[str, Bound] = {
     "cu.shared_bytes_per_clk": BYTES_PER_CLK,
     "cu.shared_latency_clk": LATENCY_CLK,
     "cu.lsu_lines_per_clk": PER_CLK,
+    "cu.lsu_tags_per_clk": PER_CLK._replace(least=0, why=f"{PER_CLK.why}; 0 = as lsu_lines_per_clk"),
     "cu.loads_outstanding": Bound(1, 512, RECORD),
     "cu.bulk_lines_per_clk": Bound(0, 1000, "a faster unit is none; 0 = no bulk copies"),
     "cu.bulk_latency_clk": LATENCY_CLK,

@@ -86,7 +86,7 @@ def shares_of(total: Mapping[str, int], machine: Machine, time_ps: int) -> dict[
         "SFU": (total["cu.sfu_busy_ps"] / PS_PER_S, schedulers),
         "issue": (total["cu.issue_busy_ps"] / PS_PER_S, schedulers),
         "shared memory": (total["cu.shared_busy_ps"] / PS_PER_S, cu.count),
-        "LSU": (total["lsu.line_requests"], cu_hz * cu.lsu_lines_per_clk),
+        "LSU": (total["lsu.busy_ps"] / PS_PER_S, cu.count),
         "bulk copies": (total.get("bulk.line_requests", 0), cu_hz * cu.bulk_lines_per_clk),
         "ports between CUs": (peer_bytes, cu_hz * cu.peer_bytes_per_clk),
         "NoC to CUs": (total["noc.cu_bytes"], noc_hz * noc.response_bytes_per_clk),

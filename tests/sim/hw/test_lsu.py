@@ -1,10 +1,10 @@
-"""Load/store unit: one line per `line_ps`, blocking when L1 or the port is full, and who comes next."""
+"""Load/store unit: one line per `line_ps` or less, blocking when L1 or the port is full, and who comes next."""
 
 import numpy as np
 import pytest
 
 from tests.support.cu_bench import CLOCK_PS, run_cu
-from tests.support.programs import lines, load, store
+from tests.support.programs import lines, load, row, store
 from traces.schema import Cache, Kind
 
 L1_PS = 30 * CLOCK_PS
@@ -21,6 +21,24 @@ def test_one_line_per_line_ps(rate, line_ps, kind, latency_ps):
     # The next event starts when the lines of the one before are through, not earlier, not later.
     assert bench.left_ps(B) == [latency_ps + max(16 * line_ps, CLOCK_PS)]
     assert bench.lsu["line_requests"] == 17
+
+
+@pytest.mark.parametrize(
+    ("tags", "sectors", "clocks"),
+    [(0.0, 1, 1), (0.5, 1, 1), (4.0, 1, 1 / 4), (4.0, 2, 1 / 2), (4.0, 4, 1), (2.0, 1, 1 / 2), (2.0, 3, 3 / 4)],
+)
+@pytest.mark.parametrize("kind", [Kind.STORE, Kind.LOAD])
+def test_a_line_of_fewer_sectors_takes_less_but_a_look_up_of_its_tag(kind, tags, sectors, clocks):
+    """tags: per clock, never fewer than whole lines."""
+    rows = {"inner": sectors, "stride": 32, "row_stride": 128, "width_bytes": 4, "mask": (1 << 8 * sectors) - 1}
+    bench = run_cu([[[row(kind, base=A, **rows), lines(kind, B, 1)]]], f"cu.lsu_tags_per_clk={tags}", "noc.cu_fifo=64")
+    ready_ps = bench.requests["ready_ps"][:8]
+    assert [int(mask).bit_count() for mask in bench.requests["sectors"][:8]] == [sectors] * 8
+    assert np.diff(ready_ps).tolist() == [clocks * CLOCK_PS] * 7
+    first_ps = L1_PS if kind == Kind.LOAD else 0
+    assert bench.left_ps(B) == [first_ps + max(8 * clocks, 1) * CLOCK_PS]
+    last = CLOCK_PS if tags < 1 else CLOCK_PS / tags
+    assert bench.lsu["busy_ps"] == 8 * clocks * CLOCK_PS + last
 
 
 def test_requests_say_what_they_are():
