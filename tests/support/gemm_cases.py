@@ -56,6 +56,9 @@ def gemms(draw):
         persistent=draw(st.one_of(st.none(), st.integers(1, 5))),
         start_tile=draw(st.integers(0, -(-m // tile_m) * -(-n // tile_n) - 1)),
         lanes=draw(st.sampled_from([32, 64])),
+        lane_bytes=draw(st.sampled_from([0, 4, 8, 16])),
+        setup_out=draw(st.sampled_from([0, 9])),
+        access=draw(st.sampled_from([0, 3])),
         registers=128,
     )
     return problem, kernel

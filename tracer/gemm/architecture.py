@@ -6,10 +6,10 @@ from enum import IntEnum
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tracer.data_type import DataType
-from tracer.gemm.kernel import Copy, GemmKernel, registers_per_thread, shared_bytes
+from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, registers_per_thread, shared_bytes
 from tracer.gemm.problem import GemmProblem
 from traces.toml_file import read_toml
 
@@ -17,6 +17,9 @@ TABLE = Path(__file__).parent / "library.toml"
 STEP_CLK = 200
 """Clocks of a K-step without arithmetic, if the table has no `step_clk`: two barriers, latency of the first fragments
 (read off our simulated kernels of 128 x 128 and 256 x 128 tiles on a100_80g, not off measurements)."""
+
+PROGRAM = ("lane_bytes", "setup", "setup_out", "access")
+"""Fields of `GemmKernel` that a table may give for all its kernels, beside `epilogue`."""
 
 WITHOUT_WARPGROUPS = (DataType.FP32, DataType.FP64)
 """Types that have the same instructions with and without warpgroups."""
@@ -32,6 +35,7 @@ class GemmLibrary(IntEnum):
     CDNA2 = 4
     CDNA3 = 5
     SM100 = 6
+    SM75 = 7
 
 
 class GpuFacts(NamedTuple):
@@ -79,6 +83,7 @@ class Architecture:
         step_clk: clocks of a K-step without arithmetic.
         clusters: tiles (m, n) of a cluster that each kernel may have. It has the one with which a CU loads least.
         copy, piece_k, warpgroup: of its kernels: how they load; depth of a piece; warps that multiply together.
+        program: other fields of its kernels.
         older: time of a multiply-accumulate of kernels without warpgroups, relative to those of the table.
         otherwise: the library whose kernels run what none of these can (operands that no bulk copy can load).
         by_rows_or_columns: the order is by rows or by columns; False = in bands.
@@ -92,6 +97,7 @@ class Architecture:
     copy: Copy
     piece_k: int
     warpgroup: int
+    program: dict[str, Any]
     older: float
     step_clk: int
     clusters: tuple[tuple[int, int], ...]
@@ -114,6 +120,9 @@ def architecture(library: GemmLibrary) -> Architecture:
     tables = read_toml(TABLE)
     table = tables.get(tables[name].get("like"), {}) | tables[name]
     copy, piece_k, warpgroup = Copy[table["copy"].upper()], table["piece_k"], table.get("warpgroup", 1)
+    program: dict[str, Any] = {name: table[name] for name in PROGRAM if name in table}
+    if "epilogue" in table:
+        program["epilogue"] = Epilogue[table["epilogue"].upper()]
     kernels = tuple(
         GemmKernel(
             tile_m=tile_m,
@@ -125,6 +134,7 @@ def architecture(library: GemmLibrary) -> Architecture:
             fragment_pieces=tile_k // piece_k,
             copy=copy,
             warpgroup=warpgroup,
+            **program,
         )
         for tile_m, tile_n, tile_k, warps_m, warps_n, depth in table["kernels"]
     )
@@ -135,5 +145,5 @@ def architecture(library: GemmLibrary) -> Architecture:
     otherwise = GemmLibrary[table["otherwise"].upper()] if "otherwise" in table else None
     orders = table.get("by_rows_or_columns", False), table.get("splits", True)
     step_clk = table.get("step_clk", STEP_CLK)
-    family = copy, piece_k, warpgroup, table.get("older", 1.0)
+    family = copy, piece_k, warpgroup, program, table.get("older", 1.0)
     return Architecture(name, types, kernels, *family, step_clk, clusters, otherwise, *orders, tuned)

@@ -12,7 +12,7 @@ from tracer.gemm.architecture import GemmLibrary, GpuFacts, architecture
 from tracer.gemm.batched import BatchedGemm, check_batch, strided_batch
 from tracer.gemm.grouped import GroupedGemm, check_groups
 from tracer.gemm.library import arranged, choose_kernel, type_of_bytes
-from tracer.gemm.source import GemmKernel, GemmSource
+from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.workloads import Pad, aligned_problem, named_sublayer
 from traces.errors import UserError
 
@@ -28,6 +28,7 @@ class GemmShorthand:
     tile: tuple[int, int, int] | None = None  # tile_m, tile_n, tile_k
     warps: tuple[int, int] | None = None  # warps_m, warps_n
     cluster: tuple[int, int] | None = None  # cluster_m, cluster_n
+    align: int | None = None  # vector_bytes, in elements of A
     pad: Pad = Pad.ALIGNED  # lda, ldb and ldc that are not given
     batch: int = 1  # number of equal GEMMs in one kernel, each with its own matrices
     family: GemmLibrary | None = None  # with tile: a kernel like those of this table of `library.toml`
@@ -44,6 +45,7 @@ STANDS_FOR: dict[str, tuple[str, ...]] = {
     "tile": ("tile_m", "tile_n", "tile_k"),
     "warps": ("warps_m", "warps_n"),
     "cluster": ("cluster_m", "cluster_n"),
+    "align": ("vector_bytes",),
 }
 KERNEL_FIELDS = tuple(field.name for field in fields(GemmKernel))
 
@@ -103,11 +105,8 @@ def on_machine(
     found: dict[str, Any] = {}
     if family is not None:
         like = architecture(family)
-        found = {
-            "copy": like.copy,
-            "warpgroup": like.warpgroup,
-            "fragment_pieces": max(1, (tile_k or 0) // like.piece_k),
-        }
+        pieces = max(1, (tile_k or 0) // like.piece_k)
+        found = {**like.program, "copy": like.copy, "warpgroup": like.warpgroup, "fragment_pieces": pieces}
     if gpu is None:
         return found
     table = architecture(gpu.library)
@@ -131,6 +130,8 @@ def _values(given: dict[str, Any]) -> dict[str, Any]:
             values[field] = part
     if "dtype" in given:
         values.setdefault("c_bytes", given["dtype"].bytes)
+    if "align" in given:
+        values["vector_bytes"] *= values.get("a_bytes", GemmProblem.a_bytes)
     if values.get("a_bytes") == DataType.FP64.bytes:
         values.setdefault("accumulate_bytes", DataType.FP64.bytes)
     return values
@@ -141,6 +142,8 @@ def _parts(name: str, value: Any) -> Sequence[int]:
     if name == "groups":
         check_groups(value)
         return (sum(value),)
+    if name == "align":
+        return (value,)
     if isinstance(value, DataType):
         return value.bytes, value.bytes
     if isinstance(value, str):

@@ -18,8 +18,14 @@ SHARED_BYTES_MAX = 227 << 10
 """Shared memory of one workgroup on the largest machine known here (sm_90)."""
 PIPELINE_DEPTH_MAX = 32
 MAC_COST_MAX = 64.0
+INSTRUCTIONS_MAX, ACCESS_MAX = 10_000, 100
 ADDRESS_REGISTERS = 24
 """Registers for addresses, loop counters and predicates (assumed)."""
+SETUP_INSTRUCTIONS = 40
+"""Address arithmetic before the first load (assumed)."""
+PASS_ROWS = 8
+"""Rows of the part of a warp that a staged epilogue moves at a time: those that matrix instructions give to a register
+(CUTLASS 3.5, epilogue/warp/tensor_op_policy.h)."""
 FRAGMENT_K = 16
 """Depth in k of the operand fragments in registers: one tensor instruction (assumed)."""
 
@@ -40,6 +46,9 @@ BOUNDS = {
     "persistent": Bound(1, 1 << 24, "workgroups"),
     "cluster_m": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
     "cluster_n": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
+    "setup": Bound(0, INSTRUCTIONS_MAX, "instructions of an event"),
+    "setup_out": Bound(0, INSTRUCTIONS_MAX, "instructions of an event"),
+    "access": Bound(0, ACCESS_MAX, "instructions beside an access"),
     "warpgroup": Bound(1, 4, "warps that multiply together"),
     "registers": Bound(1, max(REGISTERS_MAX.values()), "registers that an instruction can name"),
     "shared_bytes": Bound(0, SHARED_BYTES_MAX, "shared memory of the largest machine"),
@@ -61,7 +70,7 @@ class Epilogue(IntEnum):
     """How the output tile is stored."""
 
     DIRECT = 0  # each warp stores its own part from registers; rows have the width of the warp's part
-    STAGED = 1  # through shared memory; rows have the width of the workgroup's tile
+    STAGED = 1  # through shared memory, PASS_ROWS of each warp at a time; rows have the width of the workgroup's tile
     BULK = 2  # each warp puts its own part into shared memory, from where one bulk copy (TMA) stores it
     DETACHED = 3  # as BULK, but the workgroup ends before its copies do: the next one of its place computes meanwhile.
     # Both stand for one persistent workgroup that takes the next tile (a counter, or cluster launch control).
@@ -83,6 +92,7 @@ class GemmKernel:
     pipeline_depth: int = 2  # K-steps in flight: loads run pipeline_depth - 1 steps ahead of the arithmetic
     fragment_pieces: int = 1  # pieces in which a K-step reads shared memory; if > 1, one piece ahead
     vector_bytes: int = 16  # bytes per lane of a global access; narrower if that is not aligned
+    lane_bytes: int = 0  # adjacent bytes of an operand that a lane loads, by several accesses if they are narrower
     copy: Copy = Copy.LDG
     epilogue: Epilogue = Epilogue.DIRECT
     order: TileOrder = TileOrder.ROW
@@ -98,6 +108,9 @@ class GemmKernel:
     cluster_m: int = 1  # tiles of a cluster of workgroups, which load A and B for each other (bulk copies only)
     cluster_n: int = 1
     warpgroup: int = 1  # warps that multiply together, with operands in shared memory (4: WGMMA); 1: in registers
+    setup: int = SETUP_INSTRUCTIONS  # instructions of a warp before its first load
+    setup_out: int = 0  # the same before it stores a tile
+    access: int = 0  # integer instructions of a warp beside each access to an operand or to C: address, limit, packing
     mac_cost: float = 1.0  # time of a multiply-accumulate of this type on the matrix units, relative to fp16
 
     def __post_init__(self):
@@ -114,6 +127,8 @@ class GemmKernel:
             raise UserError(f"kernel lanes = {self.lanes!r}: must be 32 or 64")
         if self.vector_bytes not in VECTOR_BYTES:
             raise UserError(f"kernel vector_bytes = {self.vector_bytes!r}: must be one of {VECTOR_BYTES}")
+        if self.lane_bytes not in (0, *VECTOR_BYTES):
+            raise UserError(f"kernel lane_bytes = {self.lane_bytes!r}: must be 0 or one of {VECTOR_BYTES}")
         for tile, warps in (("tile_m", "warps_m"), ("tile_n", "warps_n")):
             if getattr(self, tile) % getattr(self, warps):
                 raise UserError(
@@ -171,14 +186,22 @@ class GemmKernel:
         return self.epilogue == Epilogue.DETACHED or (self.boxes and self.persistent is not None)
 
     @property
+    def passes(self) -> int:
+        """Parts of the output tile that pass through shared memory one after the other (staged epilogue)."""
+        return max(1, self.tile_m // self.warps_m // PASS_ROWS) if self.epilogue == Epilogue.STAGED else 1
+
+    @property
     def shared_stages(self) -> int:
         """Operand tiles (of A and of B) held in shared memory at once."""
         return min({Copy.LDG: 2, Copy.LDG_SINGLE: 1}.get(self.copy, self.pipeline_depth), self.pipeline_depth)
 
 
 def kernel_fields(kernel: GemmKernel) -> dict[str, Any]:
-    """The fields of a kernel as plain values, those of its cluster and its warpgroups only if it has them."""
+    """The fields of a kernel as plain values, some of them only if it has them."""
     values = asdict(kernel)
+    for name, default in (("lane_bytes", 0), ("setup", SETUP_INSTRUCTIONS), ("setup_out", 0), ("access", 0)):
+        if values[name] == default:
+            del values[name]
     if kernel.cluster == 1:
         del values["cluster_m"], values["cluster_n"]
     if kernel.warpgroup == 1:
@@ -231,6 +254,11 @@ def computing_registers(problem: GemmProblem, kernel: GemmKernel) -> int:
     return sum(-(-int(part) // 4) for part in (accumulators, fragments, in_flight)) + ADDRESS_REGISTERS
 
 
+def staged_element(problem: GemmProblem, kernel: GemmKernel) -> int:
+    """Bytes of an output in shared memory: a sum (staged), which is converted behind it, or a result (bulk copies)."""
+    return {Epilogue.DIRECT: 0, Epilogue.STAGED: problem.accumulate_bytes}.get(kernel.epilogue, problem.c_bytes)
+
+
 def shared_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
     """The given size, or that of the tiles in shared memory."""
     if kernel.shared_bytes is not None:
@@ -240,6 +268,6 @@ def shared_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
 
 def shared_bytes_needed(problem: GemmProblem, kernel: GemmKernel) -> int:
     """Size of the operand tiles, and of an output tile in the same place or apart."""
-    staged = kernel.tile_m * kernel.tile_n * problem.c_bytes if kernel.epilogue != Epilogue.DIRECT else 0
+    staged = kernel.tile_m * kernel.tile_n * staged_element(problem, kernel) // kernel.passes
     operands = kernel.shared_stages * stage_bytes(problem, kernel)
     return operands + staged if kernel.apart else max(operands, staged)

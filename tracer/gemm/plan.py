@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event
-from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, fragment_bytes, stage_bytes, tile_grid
+from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, fragment_bytes, stage_bytes, staged_element, tile_grid
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.rectangles import MATRIX, make_matrix
 from traces.schema import (
@@ -31,8 +31,6 @@ TENSOR_LATENCY_CLK = 33
 FMA_LATENCY_CLK = 4
 ALU_LATENCY_CLK = 4
 """Clocks to the last result (assumed; microbenchmarks of sm_70 and sm_80 report numbers of this order)."""
-SETUP_INSTRUCTIONS = 40
-"""Address arithmetic before the first load (assumed)."""
 REDUCE_BYTES = 4
 """Bytes per lane of a reduction instruction. A larger element has its own size."""
 
@@ -75,6 +73,7 @@ class Site(IntEnum):
     AWAIT_STAGE = 17
     CLUSTER_HERE = 18  # of clusters: all workgroups are there
     CLUSTER_ALL = 19
+    ADDRESSES = 20  # instructions beside accesses, and before a tile is stored
 
 
 TEMPLATES = tuple(site.name.lower() for site in Site)
@@ -113,6 +112,10 @@ PLAN = np.dtype(
             "boxes",  # epilogue by bulk copies
             "apart",  # they have shared memory of their own
             "with_c",
+            "setup_out",  # instructions before a tile is stored
+            "access",  # instructions beside an access
+            "passes",  # of a staged epilogue
+            "lane_bytes",  # of an operand that a lane loads one after the other; 0 = with one access
             "load_bytes",  # per lane
             "store_bytes",  # per lane
         )
@@ -148,8 +151,11 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     plan["through_registers"] = kernel.copy in (Copy.LDG, Copy.LDG_SINGLE)
     plan["single"] = kernel.shared_stages == 1 and not kernel.bulk
     plan["staged"], plan["with_c"] = kernel.epilogue == Epilogue.STAGED, problem.with_c
+    plan["passes"] = kernel.passes
     plan["boxes"], plan["apart"] = kernel.boxes, kernel.apart
     plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
+    for field in ("lane_bytes", "setup_out", "access"):
+        plan[field] = getattr(kernel, field)
     if kernel.split_k > 1:
         plan["store_bytes"] = max(problem.c_bytes, min(kernel.vector_bytes, REDUCE_BYTES))
     for site, template in _templates(problem, kernel).items():
@@ -165,8 +171,8 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
     part = (kernel.tile_m // kernel.warps_m) * (kernel.tile_n // kernel.warps_n)  # outputs of a warp
     piece_k = kernel.tile_k // kernel.fragment_pieces
     macs = part * piece_k
-    outputs = -(-part // kernel.lanes)
-    part_bytes = part * problem.c_bytes
+    outputs = -(-part // (kernel.lanes * kernel.passes))
+    part_bytes = part * staged_element(problem, kernel) / kernel.passes
     output, sum_and_source = 1 << Slot.OUTPUT, 1 << Slot.ACCUMULATORS | 1 << Slot.SOURCE | 1 << Slot.FRAGMENTS
     lanes = kernel.lanes
     stage_out = _shared(Kind.STORE, lanes, part_bytes, wait=1 << Slot.ACCUMULATORS)
@@ -180,7 +186,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
     multiply["work"] = max(1, round(macs * kernel.mac_cost))
     multiply["row_stride"] = macs if kernel.mac_cost != 1 else 0
     return {
-        Site.SETUP: compute(Pipe.ALU, SETUP_INSTRUCTIONS, ALU_LATENCY_CLK),
+        Site.SETUP: compute(Pipe.ALU, kernel.setup, ALU_LATENCY_CLK),
         Site.LOAD_A: access(load, lanes=lanes, cache=kernel.load_cache),
         Site.LOAD_B: access(load, lanes=lanes, cache=kernel.load_cache),
         Site.SHARE: _shared(Kind.STORE, lanes, stage_bytes(problem, kernel) / kernel.warps),
@@ -200,6 +206,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         Site.AWAIT_STAGE: _phase(PHASE_WAIT),
         Site.CLUSTER_HERE: _phase(CLUSTER_ARRIVE),
         Site.CLUSTER_ALL: _phase(CLUSTER_WAIT, 1),
+        Site.ADDRESSES: compute(Pipe.ALU, 1, ALU_LATENCY_CLK),
     }
 
 

@@ -70,7 +70,7 @@ def cut_rectangle(rectangle, matrix, row, column, tile_rows, tile_columns, vecto
 
 
 @compiled
-def write_accesses(events, at, access, rectangle, lanes, warp, warps):
+def write_accesses(events, at, access, rectangle, lane_bytes, lanes, warp, warps):
     """Write the accesses of one warp to a rectangle that `warps` warps share.
 
     Args:
@@ -78,32 +78,35 @@ def write_accesses(events, at, access, rectangle, lanes, warp, warps):
         at: index of the first event to write.
         access: EVENT record; all fields are set except addresses and lanes.
         rectangle: RECTANGLE record.
+        lane_bytes: adjacent bytes of a lane, moved by as many accesses as the width needs; 0 = as wide as an access.
         lanes: lanes of a warp.
 
     Returns:
         Index after the last event.
     """
     width_bytes = rectangle.width_bytes
-    vectors = rectangle.run_bytes // width_bytes  # vectors of a run that exist
-    tile_vectors = rectangle.tile_run_bytes // width_bytes
+    vector_bytes = max(lane_bytes, width_bytes)
+    tile_vectors = rectangle.tile_run_bytes // vector_bytes
     pieces = (tile_vectors + lanes - 1) // lanes  # accesses per run, if runs are longer than a warp
     height = lanes // tile_vectors if pieces == 1 else 1  # runs per access
     bands = (rectangle.tile_rows + height - 1) // height
     access.width_bytes = width_bytes
-    access.stride = width_bytes
+    access.stride = vector_bytes
     for i in range(warp, bands * pieces, warps):
         row = i // pieces * height
         vector = (i - i // pieces * pieces) * lanes
-        columns = min(vectors - vector, lanes)
         rows = min(rectangle.rows - row, height)
-        if columns <= 0 or rows <= 0:
-            continue
-        access.base = rectangle.address + row * rectangle.pitch_bytes + vector * width_bytes
-        access.mask = lane_mask(columns, rows, tile_vectors)
-        access.inner = columns if rows > 1 else PLAIN_STRIDE
-        access.row_stride = rectangle.pitch_bytes if rows > 1 else 0
-        events[min(at, events.size - 1)] = access
-        at += 1
+        for first in range(vector * vector_bytes, (vector + 1) * vector_bytes, width_bytes):
+            left_bytes = rectangle.run_bytes - first  # from the first lane to the end of the run
+            columns = min((left_bytes + vector_bytes - 1) // vector_bytes, lanes)
+            if columns <= 0 or rows <= 0:
+                continue
+            access.base = rectangle.address + row * rectangle.pitch_bytes + first
+            access.mask = lane_mask(columns, rows, tile_vectors)
+            access.inner = columns if rows > 1 else PLAIN_STRIDE
+            access.row_stride = rectangle.pitch_bytes if rows > 1 else 0
+            events[min(at, events.size - 1)] = access
+            at += 1
     return at
 
 

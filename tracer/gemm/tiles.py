@@ -7,6 +7,9 @@ Program of one warp for one output tile:
    read operand fragments from shared memory, issue tensor instructions.
 3. Epilogue.
 
+The instructions that find the addresses of loads stand between matrix instructions and take issue slots there. Before
+the first step, and beside the stores, they take the integer pipe (D60).
+
 Loads of a step share the slot `step % depth`; the step that needs them waits for it. If a K-step has several pieces,
 the fragments of the next piece are read before the tensor instructions of the current one, also across the barrier.
 
@@ -102,18 +105,23 @@ def write_warp(plan, rectangle, index, warp, events, at):
 def write_main_loop(plan, rectangle, row, column, first, end, warp, events, at):
     """Write K-steps first .. end - 1 of the tile whose first element is C(row, column)."""
     ahead = plan.depth - 1
-    for step in range(first, min(first + ahead, end)):
-        at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
+    at = write_first_loads(plan, rectangle, row, column, first, end, warp, events, at)
     for step in range(first, end):
+        loads = 0
         if plan.single and step > first:  # the only stage of shared memory is reused
             at = put(events, at, plan.reuse_barrier, NOTHING, 0)
         if ahead == 0:
+            before = at
             at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
+            loads = at - before
         at = write_stage(plan, step, events, at)
         if ahead > 0 and step + ahead < end:
+            before = at
             at = write_loads(plan, rectangle, row, column, step + ahead, 0, 1, warp, events, at)
+            loads = at - before
         at = put(events, at, plan.fragments, plan.fragments.wait, plan.fragments.slot)
         at = put(events, at, plan.tensor, plan.tensor.wait, ACCUMULATORS if step == end - 1 else NO_SLOT)
+        count_addresses(plan, events, at - 1, loads)
         at = release_stage(plan, step, events, at)
     return at
 
@@ -126,8 +134,7 @@ def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events,
     except the last. The arithmetic of the last piece follows the barrier of the next step.
     """
     ahead, portions = plan.depth - 1, plan.pieces - 1
-    for step in range(first, min(first + ahead, end)):
-        at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
+    at = write_first_loads(plan, rectangle, row, column, first, end, warp, events, at)
     at = write_stage(plan, first, events, at)
     at = put(events, at, plan.fragments, NOTHING, FRAGMENTS)
     slot, following = FRAGMENTS, NEXT_FRAGMENTS
@@ -145,9 +152,29 @@ def write_pipelined_loop(plan, rectangle, row, column, first, end, warp, events,
             if last:
                 at = release_stage(plan, step, events, at)
             elif step + ahead < end:
+                before = at
                 at = write_loads(plan, rectangle, row, column, step + ahead, piece, portions, warp, events, at)
+                count_addresses(plan, events, before - 1, at - before)
             slot, following = following, slot
     return at
+
+
+@compiled
+def write_first_loads(plan, rectangle, row, column, first, end, warp, events, at):
+    """Write the loads of the first steps, and the instructions beside them."""
+    for step in range(first, min(first + plan.depth - 1, end)):
+        before = at
+        at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
+        if not plan.bulk:
+            at = put_addresses(plan, events, at, plan.access * (at - before))
+    return at
+
+
+@compiled
+def count_addresses(plan, events, at, loads):
+    """Add the instructions that find the addresses of `loads` accesses to those of the event at index `at`."""
+    if plan.access > 0 and not plan.bulk:
+        events[min(at, events.size - 1)].count += plan.access * loads
 
 
 @compiled
@@ -248,23 +275,38 @@ def write_loads(plan, rectangle, row, column, step, portion, portions, warp, eve
     sharer = warp * portions + portion
     plan.load_a.slot = plan.load_b.slot = step % plan.depth
     cut_rectangle(rectangle, plan.a, row, depth_k, plan.tile_m, plan.tile_k, plan.load_bytes)
-    at = write_accesses(events, at, plan.load_a, rectangle, plan.lanes, sharer, sharers)
+    at = write_accesses(events, at, plan.load_a, rectangle, plan.lane_bytes, plan.lanes, sharer, sharers)
     cut_rectangle(rectangle, plan.b, depth_k, column, plan.tile_k, plan.tile_n, plan.load_bytes)
-    return write_accesses(events, at, plan.load_b, rectangle, plan.lanes, sharer, sharers)
+    return write_accesses(events, at, plan.load_b, rectangle, plan.lane_bytes, plan.lanes, sharer, sharers)
+
+
+@compiled
+def put_addresses(plan, events, at, instructions):
+    """Append instructions that find addresses, if any."""
+    if instructions == 0:
+        return at
+    plan.addresses.count = instructions
+    return put(events, at, plan.addresses, NOTHING, NO_SLOT)
 
 
 @compiled
 def write_epilogue(plan, rectangle, row, column, with_c, warp, events, at):
     """Write the stores of the results. `with_c` adds the old C. Staged results pass through shared memory."""
+    at = put_addresses(plan, events, at, plan.setup_out)
     if with_c:
-        at = write_output(
-            plan, rectangle, plan.source, plan.load_source, plan.load_bytes, row, column, warp, events, at
-        )
-    if plan.staged:
+        for part in range(plan.passes):
+            at = write_output(
+                plan, rectangle, plan.source, plan.load_source, plan.load_bytes, row, column, warp, part, events, at
+            )
+    for part in range(plan.passes if plan.staged else 0):
         at = put(events, at, plan.reuse_barrier, NOTHING, 0)
         at = put(events, at, plan.stage_out, plan.stage_out.wait, NO_SLOT)
         at = put(events, at, plan.stage_barrier, NOTHING, 0)
         at = put(events, at, plan.stage_in, NOTHING, plan.stage_in.slot)
+        at = put(events, at, plan.convert, plan.convert.wait, plan.convert.slot)
+        at = write_output(plan, rectangle, plan.c, plan.store, plan.store_bytes, row, column, warp, part, events, at)
+    if plan.staged:
+        return at
     at = put(events, at, plan.convert, plan.convert.wait, plan.convert.slot)
     if plan.boxes:
         if not plan.apart:  # all warps have read the operands, whose place the results take
@@ -272,17 +314,22 @@ def write_epilogue(plan, rectangle, row, column, with_c, warp, events, at):
         at = put(events, at, plan.stage_out, plan.stage_out.wait, plan.stage_out.slot)
         cut_part(plan, rectangle, plan.c, plan.store_bytes, row, column, warp)
         return put_store_box(events, at, plan.store, rectangle)
-    return write_output(plan, rectangle, plan.c, plan.store, plan.store_bytes, row, column, warp, events, at)
+    return write_output(plan, rectangle, plan.c, plan.store, plan.store_bytes, row, column, warp, 0, events, at)
 
 
 @compiled
-def write_output(plan, rectangle, matrix, access, vector_bytes, row, column, warp, events, at):
-    """Write this warp's accesses to the output tile: its turns of the whole tile (staged) or its own part."""
+def write_output(plan, rectangle, matrix, access, vector_bytes, row, column, warp, part, events, at):
+    """Write this warp's accesses to the output tile: its turns of the whole tile in one pass (staged) or its own
+    part."""
+    first, sharer, sharers = at, 0, 1
     if plan.staged:
         cut_rectangle(rectangle, matrix, row, column, plan.tile_m, plan.tile_n, vector_bytes)
-        return write_accesses(events, at, access, rectangle, plan.lanes, warp, plan.warps_m * plan.warps_n)
-    cut_part(plan, rectangle, matrix, vector_bytes, row, column, warp)
-    return write_accesses(events, at, access, rectangle, plan.lanes, 0, 1)
+        warps = plan.warps_m * plan.warps_n
+        sharer, sharers = part * warps + warp, plan.passes * warps
+    else:
+        cut_part(plan, rectangle, matrix, vector_bytes, row, column, warp)
+    at = write_accesses(events, at, access, rectangle, 0, plan.lanes, sharer, sharers)
+    return put_addresses(plan, events, at, plan.access * (at - first))
 
 
 @compiled

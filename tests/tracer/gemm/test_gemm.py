@@ -1,6 +1,7 @@
 """Programs, order, resources and errors of synthesised GEMMs."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -73,8 +74,8 @@ def test_pieces_add_up_to_the_work_and_bytes_of_the_whole():
 def test_staged_epilogue_with_c_passes_through_shared_memory():
     kernel = GemmKernel(32, 32, 96, 1, 1, epilogue=Epilogue.STAGED, registers=128)
     with_c = GemmProblem(32, 32, 96, with_c=True)
-    epilogue = ["LOAD_SOURCE", "REUSE_BARRIER", "STAGE_OUT", "STAGE_BARRIER", "STAGE_IN", "CONVERT", "STORE"]
-    assert program(kernel, with_c)[-8:-1] == epilogue
+    a_pass = ["REUSE_BARRIER", "STAGE_OUT", "STAGE_BARRIER", "STAGE_IN", "CONVERT", "STORE"]
+    assert program(kernel, with_c)[-26:-1] == ["LOAD_SOURCE", *a_pass * 4]  # 8 of 32 rows each
 
 
 @pytest.mark.slow
@@ -134,6 +135,56 @@ def test_shared_memory_volume_follows_from_count_lanes_and_width():
 
     assert volume(Site.SHARE) == 2 * (128 * 32 + 32 * 128) * 2  # two K-steps of both operands
     assert volume(Site.FRAGMENTS) == 2 * 8 * 32 * (32 + 64) * 2  # 8 warps, parts of 32 x 64
+
+
+@pytest.mark.parametrize("warps, passes", [((4, 2), 4), ((2, 4), 8), ((2, 2), 8), ((8, 1), 2)])
+def test_a_staged_epilogue_moves_all_sums_in_passes_of_eight_rows_of_a_warp(warps, passes):
+    problem, kernel = GemmProblem(128, 128, 64), GemmKernel(128, 128, 32, *warps, epilogue=Epilogue.STAGED)
+    workgroup = GemmSource(problem, replace(kernel, registers=200)).workgroup(0)
+    for site in (Site.STAGE_OUT, Site.STAGE_IN):
+        events = at_site(workgroup, site)
+        assert events.size == kernel.warps * passes
+        assert int(events["count"].sum()) * 32 * 16 == 128 * 128 * 4
+    assert int(at_site(workgroup, Site.CONVERT)["count"].sum()) * 32 == 128 * 128
+    warp = workgroup.events[: workgroup.first_event[1]]
+    before = np.flatnonzero(warp["pc"] == 16 * Site.STAGE_OUT)
+    for first, end in pairwise([*before, warp.size]):
+        stores = warp[first:end][warp[first:end]["pc"] == 16 * Site.STORE]
+        assert (
+            int(sum(int(mask).bit_count() for mask in stores["mask"])) * 16 == 128 * 128 * 2 // kernel.warps // passes
+        )
+
+
+def test_instructions_beside_accesses_and_before_the_stores():
+    kernel = GemmKernel(64, 64, 32, 2, 2, vector_bytes=2, lane_bytes=16, setup=240, setup_out=560, access=6)
+    workgroup = GemmSource(GemmProblem(64, 64, 64), kernel).workgroup(0)
+    accesses = at_site(workgroup, Site.LOAD_A, Site.LOAD_B, Site.STORE).size
+    assert accesses == (2 * 2 * 64 * 32 + 64 * 64) // 32
+    plain = GemmSource(GemmProblem(64, 64, 64), replace(kernel, access=0)).workgroup(0)
+    between = [int(at_site(each, Site.TENSOR)["count"].sum()) for each in (workgroup, plain)]
+    first, second = 6 * 2 * 64 * 32 // 32, between[0] - between[1]
+    assert second == first  # those of the second step stand between matrix instructions
+    assert int(at_site(workgroup, Site.ADDRESSES)["count"].sum()) == 4 * 560 + 6 * accesses - second
+    assert at_site(workgroup, Site.SETUP)["count"].tolist() == [240] * 4
+    assert set(at_site(workgroup, Site.ADDRESSES)["pipe"].tolist()) == {Pipe.ALU}
+
+
+def test_a_lane_keeps_its_vector_if_accesses_are_narrower():
+    """Rows of 65 elements: eight accesses of two bytes; in each of them the lanes are 16 bytes apart."""
+    problem = GemmProblem(32, 32, 65)
+    kernel = GemmKernel(32, 32, 32, 1, 1, lane_bytes=16, registers=128)
+    workgroup = GemmSource(problem, kernel).workgroup(0)
+    loads = at_site(workgroup, Site.LOAD_A)
+    assert set(loads["width_bytes"].tolist()) == {2} and set(loads["stride"].tolist()) == {16}
+    first = loads[:8]
+    assert (first["base"] - problem.a.address).tolist() == list(range(0, 16, 2))
+    assert set(first["inner"].tolist()) == {4} and set(first["row_stride"].tolist()) == {130}
+    plain = GemmSource(problem, replace(kernel, lane_bytes=0)).workgroup(0)
+    # Two whole steps alike; of the column that is left, 8 rows at a time instead of one.
+    assert (len(loads), len(at_site(plain, Site.LOAD_A))) == (64 + 4, 64 + 32)
+    aligned = GemmProblem(32, 32, 64)
+    same = [GemmSource(aligned, replace(kernel, lane_bytes=size)).workgroup(0).events for size in (0, 16)]
+    assert np.array_equal(*same)
 
 
 def test_last_tensor_instructions_guard_the_epilogue():
