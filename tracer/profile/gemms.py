@@ -2,6 +2,7 @@
 
     cutlass_80_..._128x64_64x6_tn_align8      CUTLASS for Ampere: tile M x N, depth of a K-step x stages
     cutlass_75_..._256x128_tn_align1          CUTLASS for Turing: two stages of 32, loads through registers
+        align, ldg: elements of an access of a lane
     ampere_..._128x64_ldg8_..._stages_64x4_   cuBLAS for Ampere
     nvjet_..._128x256_64x4_2x1_...            cuBLAS 12 and 13 for Hopper and Blackwell; the last part is the cluster
     Cijk_..._MT256x224x64_...                 hipBLASLt and rocBLAS on CDNA; two K-steps ahead
@@ -29,7 +30,7 @@ class Family(NamedTuple):
     """Kernels with names alike.
 
     Attributes:
-        table: of `library.toml`. pattern: of the name, with named groups m, n, k, stages, cluster_m, cluster_n.
+        table: of `library.toml`. pattern: of the name, with named groups m, n, k, stages, align, cluster_m, cluster_n.
         lanes: of a warp.
         stages: if the name does not say them.
     """
@@ -40,18 +41,19 @@ class Family(NamedTuple):
     stages: int = 0
 
 
+ALIGN = r"(?P<align>\d)"
+STEPS = r"(?P<k>\d+)x(?P<stages>\d+)"
 TILE = r"(?P<m>\d{1,4})x(?P<n>\d{1,4})"
 FAMILIES = (
-    Family("sm80", re.compile(rf"cutlass_80_\w*?tensorop_\w+?_{TILE}_(?P<k>\d+)x(?P<stages>\d+)_[nt]{{2}}_align")),
-    Family("sm70", re.compile(rf"cutlass_75_\w*?tensorop_\w+?_{TILE}_[nt]{{2}}_align"), stages=2),
-    Family("sm80", re.compile(rf"ampere_\w+?_{TILE}_ldg\d_\w*?stages_(?P<k>\d+)x(?P<stages>\d+)_")),
-    Family(
-        "sm90",
-        re.compile(rf"nvjet_\w+?_{TILE}_(?P<k>\d+)x(?P<stages>\d+)_(?P<cluster_m>\d)x(?P<cluster_n>\d)_"),
-    ),
+    Family("sm80", re.compile(rf"cutlass_80_\w*?tensorop_\w+?_{TILE}_{STEPS}_[nt]{{2}}_align{ALIGN}")),
+    Family("sm75", re.compile(rf"cutlass_75_\w*?tensorop_\w+?_{TILE}_[nt]{{2}}_align{ALIGN}"), stages=2),
+    Family("sm80", re.compile(rf"ampere_\w+?_{TILE}_ldg{ALIGN}_\w*?stages_{STEPS}_")),
+    Family("sm90", re.compile(rf"nvjet_\w+?_{TILE}_{STEPS}_(?P<cluster_m>\d)x(?P<cluster_n>\d)_")),
     Family("cdna3", re.compile(rf"Cijk_\w+?_MT{TILE}x(?P<k>\d+)_"), lanes=64, stages=3),
 )
 """The first whose pattern is in a name is that of the kernel."""
+WHOLE_ALIGN = 8
+"""Elements of two bytes of the widest access of a lane."""
 OLD_K = 32
 """Depth of a K-step if the name does not say it."""
 
@@ -73,7 +75,8 @@ def _fields(family: Family, name: dict[str, int], call: Call) -> str:
     if warps is None or stages < 2 or not rows * columns * k:
         return ""
     cluster = f",cluster={name['cluster_n']}x{name['cluster_m']}" if "cluster_m" in name else ""
-    tile = f"tile={rows}x{columns}x{k},warps={warps[0]}x{warps[1]}{cluster}"
+    align = "" if name.get("align", WHOLE_ALIGN) == WHOLE_ALIGN else f",align={name['align']}"
+    tile = f"tile={rows}x{columns}x{k},warps={warps[0]}x{warps[1]}{cluster}{align}"
     return f",family={family.table},{tile},pipeline_depth={min(stages, STAGES_MAX) if cluster else stages}"
 
 

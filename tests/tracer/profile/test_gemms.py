@@ -28,7 +28,7 @@ def _fields(tmp_path, name, threads):
     [
         (CUTLASS, 128, ",family=sm80,tile=64x128x64,warps=1x4,pipeline_depth=6"),
         (CUTLASS, 256, ",family=sm80,tile=64x128x64,warps=2x4,pipeline_depth=6"),
-        (TURING, 256, ",family=sm70,tile=128x256x32,warps=2x4,pipeline_depth=2"),
+        (TURING, 256, ",family=sm75,tile=128x256x32,warps=2x4,align=1,pipeline_depth=2"),
         (WMMA, 128, ",family=sm80,tile=32x32x128,warps=2x2,pipeline_depth=2"),
         (AMPERE, 128, ",family=sm80,tile=64x128x64,warps=1x4,pipeline_depth=4"),
         (NVJET, 384, ",family=sm90,tile=8x192x64,warps=1x8,cluster=1x4,pipeline_depth=8"),
