@@ -5,7 +5,8 @@
         align, ldg: elements of an access of a lane
     ampere_..._128x64_ldg8_..._stages_64x4_   cuBLAS for Ampere
     nvjet_..._128x256_64x4_2x1_...            cuBLAS 12 and 13 for Hopper and Blackwell; the last part is the cluster
-    Cijk_..._MT256x224x64_...                 hipBLASLt and rocBLAS on CDNA; two K-steps ahead
+    Cijk_..._MT256x224x64_MI16x16x1_...       hipBLASLt and rocBLAS on CDNA; two K-steps ahead
+        MIWT8_7: matrix instructions (MI) in the part of a wavefront
 
 The kernels of cuBLAS 12 for Hopper (sm90_xmma_..._tilesize128x128x64_...) are not among them: how many workgroups share
 what they load (a cluster) is not in the name, and decides what L2 has to deliver.
@@ -30,7 +31,8 @@ class Family(NamedTuple):
     """Kernels with names alike.
 
     Attributes:
-        table: of `library.toml`. pattern: of the name, with named groups m, n, k, stages, align, cluster_m, cluster_n.
+        table: of `library.toml`. pattern: of the name, with named groups m, n, k, stages, align, cluster_m, cluster_n,
+            unit_m, unit_n (of a matrix instruction), wave_m, wave_n (instructions of the part of a wavefront).
         lanes: of a warp.
         stages: if the name does not say them.
     """
@@ -44,12 +46,13 @@ class Family(NamedTuple):
 ALIGN = r"(?P<align>\d)"
 STEPS = r"(?P<k>\d+)x(?P<stages>\d+)"
 TILE = r"(?P<m>\d{1,4})x(?P<n>\d{1,4})"
+WAVE = r"MI(?P<unit_m>\d+)x(?P<unit_n>\d+)x\d+_\w+?_MIWT(?P<wave_m>\d+)_(?P<wave_n>\d+)"
 FAMILIES = (
     Family("sm80", re.compile(rf"cutlass_80_\w*?tensorop_\w+?_{TILE}_{STEPS}_[nt]{{2}}_align{ALIGN}")),
     Family("sm75", re.compile(rf"cutlass_75_\w*?tensorop_\w+?_{TILE}_[nt]{{2}}_align{ALIGN}"), stages=2),
     Family("sm80", re.compile(rf"ampere_\w+?_{TILE}_ldg{ALIGN}_\w*?stages_{STEPS}_")),
     Family("sm90", re.compile(rf"nvjet_\w+?_{TILE}_{STEPS}_(?P<cluster_m>\d)x(?P<cluster_n>\d)_")),
-    Family("cdna3", re.compile(rf"Cijk_\w+?_MT{TILE}x(?P<k>\d+)_"), lanes=64, stages=3),
+    Family("cdna3", re.compile(rf"Cijk_\w+?_MT{TILE}x(?P<k>\d+)_(?:{WAVE}_)?"), lanes=64, stages=3),
 )
 """The first whose pattern is in a name is that of the kernel."""
 WHOLE_ALIGN = 8
@@ -63,14 +66,15 @@ def kernel_fields(call: Call) -> str:
     for family in FAMILIES:
         found = family.pattern.search(call.kernels[0])
         if found:
-            return _fields(family, {name: int(value) for name, value in found.groupdict().items()}, call)
+            return _fields(family, {name: int(value) for name, value in found.groupdict().items() if value}, call)
     return ""
 
 
 def _fields(family: Family, name: dict[str, int], call: Call) -> str:
     rows, columns, k = name["n"], name["m"], name.get("k", OLD_K)
     threads = size_of(call.facts.get("block")) - (PRODUCER_THREADS if family.table == "sm90" else 0)
-    warps = _parts(rows, columns, threads // family.lanes, 4 if family.table == "sm90" else 1)
+    warps = _waves(rows, columns, name, threads // family.lanes)
+    warps = warps or _parts(rows, columns, threads // family.lanes, 4 if family.table == "sm90" else 1)
     stages = name.get("stages", family.stages)
     if warps is None or stages < 2 or not rows * columns * k:
         return ""
@@ -78,6 +82,18 @@ def _fields(family: Family, name: dict[str, int], call: Call) -> str:
     align = "" if name.get("align", WHOLE_ALIGN) == WHOLE_ALIGN else f",align={name['align']}"
     tile = f"tile={rows}x{columns}x{k},warps={warps[0]}x{warps[1]}{cluster}{align}"
     return f",family={family.table},{tile},pipeline_depth={min(stages, STAGES_MAX) if cluster else stages}"
+
+
+def _waves(rows: int, columns: int, name: dict[str, int], warps: int) -> tuple[int, int] | None:
+    """Parts of a tile that a name says. None = it does not, or its wavefronts share the depth of a K-step."""
+    if "wave_m" not in name:
+        return None
+    height, width = name["unit_n"] * name["wave_n"], name["unit_m"] * name["wave_m"]
+    if height * width == 0:
+        return None
+    said = rows // height, columns // width
+    whole = (said[0] * height, said[1] * width) == (rows, columns)
+    return said if whole and said[0] * said[1] == warps else None
 
 
 def _parts(rows: int, columns: int, warps: int, group: int) -> tuple[int, int] | None:

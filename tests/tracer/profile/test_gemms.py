@@ -14,6 +14,9 @@ ONE_STAGE = "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf1
 AMPERE = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn"
 XMMA = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x64x64_warpgroupsize1x1x1_execute_segment_k_off_kernel"
 NVJET = "nvjet_tst_192x8_64x8_4x1_v_bz_TNT"
+WAVES = (
+    "Cijk_Ailk_Bljk_B_BS_BH_Bias_HA_S_SAV_UserArgs_MT64x288x64_MI16x16x1_SN_LDSB1_AFC1_MIAV0_MIWT{}_9_MO40_NTn1_WS64"
+)
 TENSILE = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT256x224x64_MI16x16x1_SN_LDSB1"
 
 
@@ -33,6 +36,12 @@ def _fields(tmp_path, name, threads):
         (AMPERE, 128, ",family=sm80,tile=64x128x64,warps=1x4,pipeline_depth=4"),
         (NVJET, 384, ",family=sm90,tile=8x192x64,warps=1x8,cluster=1x4,pipeline_depth=8"),
         (TENSILE, 256, ",family=cdna3,tile=224x256x64,warps=2x2,pipeline_depth=3"),
+        (WAVES.format(2), 256, ",family=cdna3,tile=288x64x64,warps=2x2,pipeline_depth=3"),
+        (WAVES.format(1), 512, ",family=cdna3,tile=288x64x64,warps=2x4,pipeline_depth=3"),
+        # As square as they can be: the wavefronts of the name are not those of the workgroup, or cut no tile.
+        (WAVES.format(2), 512, ",family=cdna3,tile=288x64x64,warps=8x1,pipeline_depth=3"),
+        (WAVES.format(3), 256, ",family=cdna3,tile=288x64x64,warps=4x1,pipeline_depth=3"),
+        (WAVES.format(0), 256, ",family=cdna3,tile=288x64x64,warps=4x1,pipeline_depth=3"),
     ],
 )
 def test_a_name_says_tile_and_stages(tmp_path, name, threads, fields):
