@@ -155,8 +155,10 @@ def test_a_staged_epilogue_moves_all_sums_in_passes_of_eight_rows_of_a_warp(warp
         )
 
 
-def test_instructions_beside_accesses_and_before_the_stores():
-    kernel = GemmKernel(64, 64, 32, 2, 2, vector_bytes=2, lane_bytes=16, setup=240, setup_out=560, access=6)
+@pytest.mark.parametrize("pieces", [1, 2, 4])
+def test_instructions_beside_accesses_and_before_the_stores(pieces):
+    program = {"setup": 240, "setup_out": 560, "access": 6, "fragment_pieces": pieces}
+    kernel = GemmKernel(64, 64, 32, 2, 2, vector_bytes=2, lane_bytes=16, **program)
     workgroup = GemmSource(GemmProblem(64, 64, 64), kernel).workgroup(0)
     accesses = at_site(workgroup, Site.LOAD_A, Site.LOAD_B, Site.STORE).size
     assert accesses == (2 * 2 * 64 * 32 + 64 * 64) // 32
