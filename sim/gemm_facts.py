@@ -1,6 +1,7 @@
 """What the GEMM library needs to know of a machine (`tracer.gemm.library`)."""
 
 from sim.occupancy import occupancy
+from sim.policies import Granularity
 from sim.presets.peaks import Peaks
 from sim.spec import L2Sharing, Machine
 from tracer.gemm.architecture import GpuFacts
@@ -39,4 +40,5 @@ def gpu_facts(machine: Machine) -> GpuFacts:
         l2_parts=machine.l2.partitions if machine.l2.sharing == L2Sharing.PRIVATE else 1,
         bulk=cu.bulk_lines_per_clk > 0,
         clusters=cu.groups > 0,
+        by_wavefront=machine.tracker.granularity == Granularity.WAVEFRONT,
     )

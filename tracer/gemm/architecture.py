@@ -49,6 +49,7 @@ class GpuFacts(NamedTuple):
         l2_bytes: capacity.
         l2_parts: L2s that do not share lines; workgroup i uses number i % l2_parts.
         bulk, clusters: has it bulk copies, and clusters of workgroups?
+        by_wavefront: does its Tracker follow the part of each warp? A staged epilogue has none.
         dram_bytes_per_s: peak.
         latency_ps: of a read from DRAM.
         resident: (threads, registers per thread, shared bytes) -> workgroups that fit on a CU, 0 = none.
@@ -67,6 +68,7 @@ class GpuFacts(NamedTuple):
     l2_parts: int = 1
     bulk: bool = False
     clusters: bool = False
+    by_wavefront: bool = False
 
     def workgroups(self, problem: GemmProblem, kernel: GemmKernel) -> int:
         """Workgroups of a kernel that run at once on a CU, 0 = its CUs are too small."""

@@ -13,7 +13,7 @@ from tracer.data_type import DataType
 from tracer.gemm.architecture import Architecture, GpuFacts, architecture
 from tracer.gemm.check import check_kernel, check_whole_sectors
 from tracer.gemm.expected import expected_s, loaded_bytes
-from tracer.gemm.kernel import GemmKernel
+from tracer.gemm.kernel import Epilogue, GemmKernel
 from tracer.gemm.order import ordered
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.raster import TileOrder
@@ -117,6 +117,8 @@ def _candidates(
     clusters = _clusters(table, gpu, rows_alike)
     for shape in (kernel for kernel in table.kernels if gpu.bulk or not kernel.bulk):
         fitted = replace(_fitted(shape, problem), lanes=gpu.lanes, mac_cost=table.types[dtype])
+        if tracked and gpu.by_wavefront and fitted.epilogue == Epilogue.STAGED:
+            fitted = replace(fitted, epilogue=Epilogue.DIRECT)
         kernel = _clustered(fitted, problems, clusters, tracked, refused)
         if kernel is None:
             continue

@@ -12,7 +12,7 @@ from tracer.data_type import DataType
 from tracer.gemm.architecture import GemmLibrary, architecture
 from tracer.gemm.check import check_kernel, check_whole_sectors
 from tracer.gemm.expected import expected_s
-from tracer.gemm.kernel import Copy, GemmKernel
+from tracer.gemm.kernel import Copy, Epilogue, GemmKernel
 from tracer.gemm.library import choose_kernel, choose_piece_kernel
 from tracer.gemm.order import in_turn
 from tracer.gemm.problem import GemmProblem
@@ -298,3 +298,12 @@ def test_b200_has_the_kernels_of_hopper():
 def test_an_impossible_size_of_elements_is_refused(on_machine):
     with pytest.raises(UserError, match=r"GEMM a_bytes = 3: must be one of \(1, 2, 4, 8\)"):
         make_kernel("gemm:m=512,n=512,k=64,a_bytes=3", _gpu("v100") if on_machine else None)
+
+
+def test_a_tracker_of_wavefronts_gets_kernels_whose_warps_store_their_own_parts():
+    problem = aligned_problem(1024, 512, 256)
+    for granularity, epilogue in (("workgroup", Epilogue.STAGED), ("wavefront", Epilogue.DIRECT)):
+        gpu = gpu_facts(load_preset("a100_80g", (f"tracker.granularity={granularity}",)).machine)
+        assert choose_kernel(problem, gpu).epilogue == Epilogue.STAGED
+        assert choose_kernel(problem, gpu, tracked=True).epilogue == epilogue
+        assert choose_piece_kernel(problem, gpu, 4).epilogue == epilogue
