@@ -140,7 +140,9 @@ def test_shared_memory_volume_follows_from_count_lanes_and_width():
 @pytest.mark.parametrize("warps, passes", [((4, 2), 4), ((2, 4), 8), ((2, 2), 8), ((8, 1), 2)])
 def test_a_staged_epilogue_moves_all_sums_in_passes_of_eight_rows_of_a_warp(warps, passes):
     problem, kernel = GemmProblem(128, 128, 64), GemmKernel(128, 128, 32, *warps, epilogue=Epilogue.STAGED)
-    workgroup = GemmSource(problem, replace(kernel, registers=200)).workgroup(0)
+    source = GemmSource(problem, replace(kernel, registers=200))
+    workgroup = source.workgroup(0)
+    assert source.info.shared_bytes == max(2 * 32 * 256 * 2, 128 * 128 * 4 // passes)
     for site in (Site.STAGE_OUT, Site.STAGE_IN):
         events = at_site(workgroup, site)
         assert events.size == kernel.warps * passes

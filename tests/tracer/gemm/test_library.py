@@ -307,3 +307,14 @@ def test_a_tracker_of_wavefronts_gets_kernels_whose_warps_store_their_own_parts(
         assert choose_kernel(problem, gpu).epilogue == Epilogue.STAGED
         assert choose_kernel(problem, gpu, tracked=True).epilogue == epilogue
         assert choose_piece_kernel(problem, gpu, 4).epilogue == epilogue
+
+
+def test_align_is_in_elements_of_the_operands():
+    text = "gemm:m=256,n=256,k=64,dtype={},family=sm75,tile=64x64x32,warps=2x2,align={},pipeline_depth=2"
+    for dtype, align, vector_bytes in (("fp16", 1, 2), ("fp16", 8, 16), ("fp32", 1, 4), ("int8", 4, 4)):
+        kernel = make_kernel(text.format(dtype, align)).kernel
+        assert (kernel.vector_bytes, kernel.lane_bytes, kernel.epilogue) == (vector_bytes, 16, Epilogue.STAGED)
+    with pytest.raises(UserError, match="align: found with another field that gives vector_bytes"):
+        make_kernel(text.format("fp16", 1) + ",vector_bytes=2")
+    with pytest.raises(UserError, match="vector_bytes = 6: must be one of"):
+        make_kernel(text.format("fp16", 3))
