@@ -64,8 +64,8 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     tensor_macs_per_clk: float  # multiply-accumulates per CU and clock, dense fp16; each scheduler has a whole number
     shared_bytes_per_clk: int  # LDS port of the CU
     shared_latency_clk: int
-    lsu_lines_per_clk: float  # line requests that the load/store unit makes, of all sectors of a line
-    lsu_tags_per_clk: float = 0.0  # line requests of fewer sectors, at most; below lsu_lines_per_clk: no more of them
+    lsu_lines_per_clk: float  # line requests that the load/store unit makes
+    lsu_tags_per_clk: float = 0.0  # the same of lines of one sector; 0 = as many as of whole lines
     loads_outstanding: int  # warp-level memory events in flight per CU
     bulk_lines_per_clk: float = 0.0  # line requests that the bulk copy unit makes; 0 = it has none
     bulk_latency_clk: int = 0  # from a bulk copy's instruction to its first line

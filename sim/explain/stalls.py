@@ -44,8 +44,8 @@ INSTRUCTIONS = {
     Site.RELEASED: "release of a stage",
     Site.AWAIT_STAGE: "wait for a free stage",
     Site.CLUSTER_HERE: "arrival at the barrier of the cluster",
-    Site.ADDRESSES: "addresses",
     Site.CLUSTER_ALL: "barrier of the cluster",
+    Site.ADDRESSES: "addresses",
 }
 """Instructions of a GEMM that t3sim makes, for people."""
 GEMM = "gemm:"

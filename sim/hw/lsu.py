@@ -1,8 +1,8 @@
 """Load/store unit of one CU: turns warp memory events into line requests, through L1 to the CU's NoC port.
 
-The unit works on one event at a time, one line per `line_ps`. A line of fewer sectors takes a share of that time, but
-no less than a look-up of its tag (`tag_ps`). A line enters only if L1 has a free miss entry and the
-port fifo has room. Otherwise the unit blocks, until an answer frees a miss entry, or until the port has room for
+The unit works on one event at a time, one line per `line_ps`. A line of one to three sectors takes one to three
+quarters of that time, but at least `tag_ps`, the look-up of its tag. A line enters only if L1 has a free miss entry and
+the port fifo has room. Otherwise the unit blocks, until an answer frees a miss entry, or until the port has room for
 `LINES_AT_ONCE` lines or the rest of the event. Memory events of other warps queue in the order in which they tried to
 issue. The tag look-ups of an event happen together when the event starts (D5); its requests leave one by one. Stores
 are posted: no warp waits for them (D10). But a store with a scoreboard slot is acknowledged, and a fence waits for it.

@@ -113,7 +113,8 @@ PLAN = np.dtype(
             "apart",  # they have shared memory of their own
             "with_c",
             "setup_out",  # instructions before a tile is stored
-            "access",  # instructions beside an access
+            "load_access",  # instructions beside a load of an operand ...
+            "access",  # ... and beside an access to C
             "passes",  # of a staged epilogue
             "lane_bytes",  # of an operand that a lane loads one after the other; 0 = with one access
             "load_bytes",  # per lane
@@ -156,6 +157,7 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
     plan["load_bytes"] = plan["store_bytes"] = kernel.vector_bytes
     for field in ("lane_bytes", "setup_out", "access"):
         plan[field] = getattr(kernel, field)
+    plan["load_access"] = 0 if kernel.bulk else kernel.access
     if kernel.split_k > 1:
         plan["store_bytes"] = max(problem.c_bytes, min(kernel.vector_bytes, REDUCE_BYTES))
     for site, template in _templates(problem, kernel).items():

@@ -165,16 +165,14 @@ def write_first_loads(plan, rectangle, row, column, first, end, warp, events, at
     for step in range(first, min(first + plan.depth - 1, end)):
         before = at
         at = write_loads(plan, rectangle, row, column, step, 0, 1, warp, events, at)
-        if not plan.bulk:
-            at = put_addresses(plan, events, at, plan.access * (at - before))
+        at = put_addresses(plan, events, at, plan.load_access * (at - before))
     return at
 
 
 @compiled
 def count_addresses(plan, events, at, loads):
     """Add the instructions that find the addresses of `loads` accesses to those of the event at index `at`."""
-    if plan.access > 0 and not plan.bulk:
-        events[min(at, events.size - 1)].count += plan.access * loads
+    events[min(at, events.size - 1)].count += plan.load_access * loads
 
 
 @compiled
