@@ -269,3 +269,10 @@ def test_results_take_their_place_when_the_copies_before_them_have_read_it(epilo
     plan = make_plan(GemmProblem(64, 64, 64), replace(BULK_WARP, epilogue=epilogue))
     assert int(plan["stage_out"]["wait"]) == 1 << Slot.OUTPUT | 1 << Slot.COPIED
     assert int(plan["store"]["slot"]) == Slot.COPIED
+
+
+def test_bulk_copies_find_their_addresses_themselves():
+    """Instructions beside an access are of the stores only."""
+    plain, counted = (GemmSource(SMALL, replace(BULK_WARP, access=access)).workgroup(0) for access in (0, 5))
+    assert at_site(plain, Site.TENSOR)["count"].tolist() == at_site(counted, Site.TENSOR)["count"].tolist()
+    assert at_site(counted, Site.ADDRESSES)["count"].tolist() == [5 * at_site(counted, Site.STORE).size]
