@@ -162,3 +162,10 @@ def _check_vectors(problem: GemmProblem, kernel: GemmKernel) -> None:
                 f"kernel vector_bytes = {kernel.vector_bytes} does not fit {matrix.name}: elements of "
                 f"{matrix.element_bytes} bytes, {run_bytes} adjacent bytes per tile"
             )
+    for matrix in (problem.a, problem.b):
+        run_bytes = matrix.adjacent(*extents[matrix.name]) * matrix.element_bytes
+        if kernel.lane_bytes and not kernel.bulk and run_bytes % kernel.lane_bytes:
+            raise UserError(
+                f"kernel lane_bytes = {kernel.lane_bytes} does not fit {matrix.name}: {run_bytes} adjacent bytes per "
+                "tile, allowed are divisors of that"
+            )

@@ -191,6 +191,14 @@ def test_a_lane_keeps_its_vector_if_accesses_are_narrower():
     assert np.array_equal(*same)
 
 
+@pytest.mark.parametrize("tile_k", [4, 12])
+def test_a_vector_of_a_lane_must_fit_the_rows_of_a_tile(tile_k):
+    kernel = GemmKernel(32, 32, tile_k, 1, 1, vector_bytes=2, lane_bytes=8, registers=128)
+    assert GemmSource(SMALL, kernel).workgroup(0).events.size
+    with pytest.raises(UserError, match=rf"lane_bytes = 16 does not fit A: {2 * tile_k} adjacent bytes per tile"):
+        GemmSource(SMALL, replace(kernel, lane_bytes=16))
+
+
 def test_last_tensor_instructions_guard_the_epilogue():
     workgroup = GemmSource(SMALL, ONE_WARP).workgroup(0)
     assert at_site(workgroup, Site.TENSOR)["slot"].tolist() == [NO_SLOT, NO_SLOT, Slot.ACCUMULATORS]
