@@ -102,6 +102,7 @@ class BufferStream(ParameterKernel):
         "passes": Bound(1, EVENTS_MAX, "the events of a workgroup are in memory"),
         "address": ADDRESS,
         "copy_address": ADDRESS,
+        "stores": Bound(0, 64, "accesses of a turn"),
     }
 
     flow: Flow
@@ -115,12 +116,15 @@ class BufferStream(ParameterKernel):
     cache: Cache = Cache.DEFAULT
     lanes: int = 32
     lane_bytes: int = VECTOR_BYTES
+    stores: int = 0  # of a copy: accesses of `unroll` that are written; 0 = all
 
     def __post_init__(self):
         self.check_fields()
         self.check_lanes(self.lanes)
         if self.lane_bytes & (self.lane_bytes - 1):
             raise UserError(f"stream lane_bytes = {self.lane_bytes}: must be 1, 2, 4, 8 or 16")
+        if self.stores > self.unroll:
+            raise UserError(f"stream stores = {self.stores}: must be <= unroll = {self.unroll}")
         if self.buffer_bytes % self.access_bytes:
             raise UserError(f"stream buffer_bytes = {self.buffer_bytes}: must be a multiple of {self.access_bytes}")
         accesses = self._turns * self.passes * self.unroll * self.warps
@@ -195,6 +199,6 @@ class BufferStream(ParameterKernel):
             return stores
         if self.flow == Flow.COPY:
             stores["wait"] = np.uint64(1) << place.astype(np.uint64)
-            return np.concatenate([loads, stores])
+            return np.concatenate([loads, stores[: self.stores or self.unroll]])
         words = max(1, self.unroll * self.lane_bytes // 4)
         return np.concatenate([loads, compute(Pipe.FMA, words, ADD_LATENCY_CLK, wait=(1 << self.unroll) - 1)])

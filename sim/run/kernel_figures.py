@@ -1,5 +1,6 @@
 """Figures of one operator on one machine: time, launch, traffic, operations, and what bounds it, from counters."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,6 +33,8 @@ OTHER_ADDRESS, OTHER_COPY = 1 << 50, 1 << 51
 """Of the buffers that another kernel has written or copied before."""
 OTHER_SIZES = 1.25
 """Size of these buffers together in sizes of L2, so that they fill all of it."""
+HALF = 0.5
+"""Share of dirty lines in a used L2 of which nothing is known (assumed), and the largest one that it can have."""
 OTHER_WARPS, OTHER_UNROLL, OTHER_LANE_BYTES = 8, 4, 16
 
 
@@ -40,7 +43,7 @@ class L2State(StrEnum):
 
     EMPTY = "empty"  # nothing, before each kernel of the operator; writes that a kernel leaves in L2 count too
     DIRTY = "dirty"  # lines that another kernel has written
-    USED = "used"  # lines that another kernel has copied: half of them dirty, as in the middle of a model (assumed)
+    USED = "used"  # lines that other kernels have read and written: half of them dirty (assumed), or a given share
     WARM = "warm"  # what the same operator has left, as in a loop over one operator
 
 
@@ -66,11 +69,21 @@ class KernelFigures:
     kernels: int
 
 
-def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, accuracy: float) -> KernelRun:
-    """The run of an operator with this content of L2. accuracy: of `KernelRun`, for an empty or a used L2."""
+def kernel_run(
+    preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, accuracy: float, dirty: float = HALF
+) -> KernelRun:
+    """The run of an operator with this content of L2.
+
+    Args:
+        accuracy: of `KernelRun`, for an empty or a used L2.
+        dirty: share of the lines of a used L2 that are dirty, at most HALF.
+    """
     before: tuple[KernelSource, ...] = ()
-    if l2 in (L2State.DIRTY, L2State.USED):
-        before = (other_kernel(preset, Flow.WRITE if l2 == L2State.DIRTY else Flow.COPY),)
+    if l2 == L2State.DIRTY:
+        before = (other_kernel(preset, Flow.WRITE),)
+    elif l2 == L2State.USED:
+        stores = stores_of(dirty)
+        before = (other_kernel(preset, Flow.COPY if stores else Flow.READ, stores),)
     elif l2 == L2State.WARM:
         before = kernels
     source = CommandSequence([*before, *kernels])
@@ -80,11 +93,26 @@ def kernel_run(preset: Preset, kernels: tuple[KernelSource, ...], l2: L2State, a
     )
 
 
-def other_kernel(preset: Preset, flow: Flow) -> BufferStream:
-    """A kernel that fills L2 with lines that it writes, or with as many that it reads as it writes."""
+def dirty_share(launches: Iterable[tuple[int, tuple[KernelSource, ...]]]) -> float:
+    """Share of the lines of L2 that kernels leave dirty, if it keeps all lines alike: what they write of all they move.
+
+    launches: (how often they run, kernels); those that do not say what they move do not count.
+    """
+    moved = [(n, kernel.moved_bytes) for n, kernels in launches for kernel in kernels if hasattr(kernel, "moved_bytes")]
+    read, written = (sum(n * size[way] for n, size in moved) for way in (0, 1))
+    return min(HALF, written / max(1, read + written))
+
+
+def stores_of(dirty: float) -> int:
+    """Of OTHER_UNROLL accesses, those whose data are also written, so that nearest to this share of lines is dirty."""
+    return round(OTHER_UNROLL * dirty / (1 - dirty))
+
+
+def other_kernel(preset: Preset, flow: Flow, stores: int = 0) -> BufferStream:
+    """A kernel that fills L2 with lines that it reads, writes, or both. stores: `stores_of`, for a copy."""
     lanes = preset.machine.cu.lanes_per_warp
     workgroup_bytes = OTHER_WARPS * OTHER_UNROLL * OTHER_LANE_BYTES * lanes
-    fills_bytes = int(OTHER_SIZES * preset.machine.l2.bytes) // (2 if flow == Flow.COPY else 1)
+    fills_bytes = int(OTHER_SIZES * preset.machine.l2.bytes) * OTHER_UNROLL // (OTHER_UNROLL + stores)
     count = -(-fills_bytes // workgroup_bytes)
     return BufferStream(
         flow,
@@ -95,6 +123,7 @@ def other_kernel(preset: Preset, flow: Flow) -> BufferStream:
         address=OTHER_ADDRESS,
         copy_address=OTHER_COPY,
         lanes=lanes,
+        stores=stores,
     )
 
 

@@ -15,11 +15,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from sim.presets import Preset
-from sim.run.kernel_figures import L2State, kernel_run
-from sim.run.run import Run
 from sim.scenario.exchange import check_all_to_all, exchange_run
 from sim.scenario.result import CONFIGURATIONS, LIBRARY, NVLS, SEQUENTIAL
-from sim.scenario.scheduled import Scheduled, ScheduleResult, Work, kernels_on
+from sim.scenario.scheduled import Scheduled, ScheduleResult, Work
+from sim.scenario.step_kernels import kernels_on
 from tracer.models.schedule import Block, Exchange, OperatorClass, Schedule, Step
 from tracer.profile.gemms import kernel_fields
 from tracer.profile.kineto import Call, Profile
@@ -144,12 +143,6 @@ class ProfileScenario(Scheduled):
                 able.setdefault(text, not self._reason(text))
                 known[place] = (one[0], text) if able[text] else one
         return known
-
-    def kernel_run(self, text: str) -> Run:
-        """The run of a kernel in an L2 that other kernels have used. A GEMM of a pair has an empty L2, as the fused
-        kernels of the configurations have."""
-        paired = any(text == gemm for gemm, _ in self.pairs)
-        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY if paired else L2State.USED, self.accuracy)
 
     def _reason(self, work: Work) -> str:
         try:

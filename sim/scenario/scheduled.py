@@ -16,15 +16,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
 from typing import Any, Generic, TypeVar
 
 from sim.collective.library import PLAIN
 from sim.gemm_facts import gpu_facts
-from sim.occupancy import occupancy
 from sim.presets import Preset
 from sim.run.extrapolation import TIME_ERROR
-from sim.run.kernel_figures import L2State, figures_of, kernel_run
+from sim.run.kernel_figures import L2State, dirty_share, figures_of, kernel_run
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
@@ -33,9 +31,9 @@ from sim.scenario.iteration import ConfigurationTime, Times, play
 from sim.scenario.pair import AFTER_GEMM, AT_ONCE, Pair, refused_in
 from sim.scenario.result import BY_COPIES, NEEDS, SEQUENTIAL, T3
 from sim.scenario.scenario import Scenario
+from sim.scenario.step_kernels import kernels_of_step
 from sim.scenario.timeline import StepTime
-from sim.spec import Machine
-from tracer.kernels import make_gemm, make_kernels
+from tracer.kernels import make_gemm
 from tracer.models.schedule import Block, Exchange, OperatorClass, Schedule, Step
 from traces.errors import UserError
 from traces.source import KernelSource
@@ -50,33 +48,6 @@ PairKey = tuple[str, Work]
 def gemm_of(block: Block, step: Step) -> str:
     """Text of the GEMM whose output a step of the block reduces, "" if it does not reduce one."""
     return next(str(each.work) for each in block.steps if each.name == step.reduces) if step.reduces else ""
-
-
-def kernels_on(machine: Machine, text: str) -> tuple[KernelSource, ...]:
-    """The kernels that a text names.
-
-    Raises:
-        UserError: an impossible one, or one of which no workgroup fits on a CU.
-    """
-    kernels = make_kernels(text, gpu_facts(machine))
-    for info in (kernel.info for kernel in kernels):
-        occupancy(machine.cu, prod(info.block), info.registers, info.shared_bytes)
-    return kernels
-
-
-def _kernels_of(text: str, machine: Machine) -> tuple[KernelSource, ...]:
-    """The kernels of a step.
-
-    Raises:
-        UserError: as `kernels_on`. Other software has no limits of fused attention.
-    """
-    try:
-        return kernels_on(machine, text)
-    except UserError as reason:
-        other = (
-            "; with --no-flash scores, softmax and values are kernels of their own" if text.startswith("flash_") else ""
-        )
-        raise UserError(f"{reason}{other}") from None
 
 
 @dataclass
@@ -140,7 +111,7 @@ class Scheduled(ABC):
     def kernels(self) -> dict[str, tuple[KernelSource, ...]]:
         """Text -> the kernels of every different kernel step."""
         texts = {step.work for _, step in self.steps() if isinstance(step.work, str)}
-        return {text: _kernels_of(text, self.preset.machine) for text in sorted(texts)}
+        return {text: kernels_of_step(text, self.preset.machine) for text in sorted(texts)}
 
     @cached_property
     def kept(self) -> dict[str, int]:
@@ -200,14 +171,35 @@ class Scheduled(ABC):
         """Sequential, then the other configurations that are simulated."""
         return tuple(dict.fromkeys((SEQUENTIAL, *(self.configurations if self.overlap else ()))))
 
+    def count(self, block: Block, step: Step) -> int:
+        """How often a step of a block runs in an iteration."""
+        schedule = self.schedule
+        return block.repeats * (1 if step.once or block in schedule.finish else schedule.micro_batches)
+
+    @cached_property
+    def dirty(self) -> float:
+        """Share of the lines of L2 that are dirty before a kernel: what kernels write of all they move."""
+        steps = ((self.count(block, step), step.work) for block, step in self.steps())
+        return dirty_share((count, self.kernels[work]) for count, work in steps if isinstance(work, str))
+
+    @cached_property
+    def _reducing(self) -> set[str]:
+        """Texts of the GEMMs whose output is reduced."""
+        return {gemm_of(block, step) for block, step in self.steps()}
+
     def kernel_run(self, text: str) -> Run:
-        """The run of a kernel step, alone in an empty L2."""
-        return kernel_run(self.preset, self.kernels[text], L2State.EMPTY, self.accuracy)
+        """The run of a kernel step."""
+        return self._run_on(self.preset, text)
 
     def beside_run(self, text: str) -> Run:
         """The run of a kernel step on the CUs that exchanges beside it leave (`kept`)."""
-        preset = with_fewer_cus(self.preset, self.kept[text])
-        return kernel_run(preset, self.kernels[text], L2State.EMPTY, self.accuracy)
+        return self._run_on(with_fewer_cus(self.preset, self.kept[text]), text)
+
+    def _run_on(self, preset: Preset, text: str) -> Run:
+        """The run of a kernel in an L2 that the other kernels have used. It is empty before a GEMM whose output is
+        reduced, as it is before the fused kernels of the configurations."""
+        l2 = L2State.EMPTY if text in self._reducing else L2State.USED
+        return kernel_run(preset, self.kernels[text], l2, self.accuracy, self.dirty)
 
     def run_of(self, work: Work) -> Run:
         """The run of a step alone."""
@@ -258,13 +250,8 @@ class ScheduleResult(Generic[S]):
             pair = self.scenario.pairs.get((text, step.work))
             if pair and T3 not in pair.refused:
                 both_ps = self.figures[text].time_ps + self.figures[text, step.work].time_ps
-                total_ps += self.count(block, step) * both_ps
+                total_ps += self.scenario.count(block, step) * both_ps
         return total_ps
-
-    def count(self, block: Block, step: Step) -> int:
-        """How often a step of a block runs in an iteration."""
-        schedule = self.scenario.schedule
-        return block.repeats * (1 if step.once or block in schedule.finish else schedule.micro_batches)
 
     def operators(self) -> list[dict]:
         """Every step with its count in an iteration, as plain values."""
@@ -275,7 +262,7 @@ class ScheduleResult(Generic[S]):
                 {
                     "name": f"{block.name}/{step.name}",
                     "class": str(step.operator_class),
-                    "count": self.count(block, step),
+                    "count": self.scenario.count(block, step),
                     "time_ns": figures.time_ps / PS_PER_NS,
                     "beside_exchanges_ns": max(figures.beside_ps, figures.time_ps) / PS_PER_NS,
                     "dram_bytes": figures.dram_bytes,

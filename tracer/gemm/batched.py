@@ -14,6 +14,7 @@ import numpy as np
 from tracer.gemm.kernel import GemmKernel
 from tracer.gemm.problem import FIRST_ADDRESS, GemmProblem, Matrix, next_region
 from tracer.gemm.source import GemmSource
+from tracer.moved import Moved
 from tracer.operators.even_kernel import EvenKernel
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, Kind, Space
@@ -65,6 +66,12 @@ class BatchedGemm(EvenKernel):
     def flops(self) -> int:
         """Two for each multiply-accumulate."""
         return 2 * self.batch * self.problem.macs
+
+    @property
+    def moved_bytes(self) -> Moved:
+        read, written = self.problem.moved_bytes
+        shared_bytes = self.problem.k * self.problem.n * self.problem.b_bytes * (self.shared - 1) // self.shared
+        return Moved(self.batch * (read - shared_bytes), self.batch * written)
 
     @property
     def line_requests(self) -> int:

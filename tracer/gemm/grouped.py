@@ -17,6 +17,7 @@ from itertools import accumulate
 from tracer.gemm.kernel import GemmKernel, kernel_fields
 from tracer.gemm.problem import GemmProblem, Layout, next_region, spelled_out
 from tracer.gemm.source import SYNTHESIS_VERSION, GemmSource
+from tracer.moved import Moved
 from traces.errors import UserError
 from traces.schema import LINE_BYTES
 from traces.source import KernelInfo, Workgroup
@@ -53,6 +54,12 @@ class GroupedGemm:
     def flops(self) -> int:
         """Two for each multiply-accumulate."""
         return 2 * self.problem.macs
+
+    @property
+    def moved_bytes(self) -> Moved:
+        """Size of the matrices of all groups that have rows."""
+        read, written = zip(*(source.moved_bytes for source in self.sources), strict=True)
+        return Moved(sum(read), sum(written))
 
     @cached_property
     def info(self) -> KernelInfo:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
+from tracer.moved import Moved
 from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
 
@@ -121,6 +122,12 @@ class GemmProblem:
     def macs(self) -> int:
         """Multiply-accumulates."""
         return self.m * self.n * self.k
+
+    @property
+    def moved_bytes(self) -> Moved:
+        """A, B and the old C are read, C is written."""
+        operands = self.k * (self.m * self.a_bytes + self.n * self.b_bytes)
+        return Moved(operands + self.with_c * self.output_bytes, self.output_bytes)
 
     @property
     def output_bytes(self) -> int:

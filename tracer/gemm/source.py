@@ -23,6 +23,7 @@ from tracer.gemm.problem import GemmProblem, Layout, Matrix, padded_leading_dime
 from tracer.gemm.raster import TileOrder, walk
 from tracer.gemm.store_parts import PARTS, store_parts
 from tracer.gemm.tiles import write_workgroup
+from tracer.moved import Moved
 from traces.schema import EVENT
 from traces.source import KernelInfo, Workgroup
 
@@ -83,6 +84,11 @@ class GemmSource:
     def flops(self) -> int:
         """Two for each multiply-accumulate."""
         return 2 * self.problem.macs
+
+    @property
+    def moved_bytes(self) -> Moved:
+        """Size of the matrices that are read and written."""
+        return self.problem.moved_bytes
 
     @property
     def tiles(self) -> int:

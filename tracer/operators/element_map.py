@@ -14,13 +14,14 @@ Each element of a tensor is requested once (a shared row once per row of the wor
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from tracer.events import ALL_LANES, NO_ADDRESSES, access, compute, event, join
+from tracer.moved import Moved
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
 from tracer.operators.tensor import Tensor, Use, arithmetic_pipe
 from traces.errors import UserError
@@ -97,6 +98,12 @@ class ElementMap(EvenKernel):
     def flops(self) -> int:
         """Arithmetic operations: one for each instruction and element."""
         return self.rows * self.cols * (self.fma + self.sfu)
+
+    @property
+    def moved_bytes(self) -> Moved:
+        read = sum(tensor.whole_bytes(self.rows, self.cols) for tensor in self.tensors if tensor.use != Use.WRITE)
+        written = (replace(tensor, repeat=1) for tensor in self.tensors if tensor.use != Use.READ)
+        return Moved(read, sum(tensor.whole_bytes(self.rows, self.cols) for tensor in written))
 
     @property
     def line_requests(self) -> int:

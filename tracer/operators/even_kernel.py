@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from tracer.events import VECTOR_BYTES
+from tracer.moved import Moved
 from tracer.parameter_kernel import ParameterKernel
 from traces.errors import UserError
 from traces.source import KernelInfo, Workgroup
@@ -46,6 +47,11 @@ class EvenKernel(ParameterKernel, ABC):
     @abstractmethod
     def flops(self) -> int:
         """Arithmetic operations."""
+
+    @property
+    @abstractmethod
+    def moved_bytes(self) -> Moved:
+        """Size of the data that the kernel reads and writes, each counted once."""
 
     @property
     @abstractmethod

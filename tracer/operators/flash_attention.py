@@ -98,8 +98,7 @@ class FlashAttention(Heads):
 
     def parts(self) -> tuple[EvenKernel, ...]:
         shape = self.shape
-        rows = shape.batch * shape.heads * shape.queries
-        q_bytes, kv_bytes = rows * shape.row_bytes, shape.batch * shape.kv_heads * shape.keys * shape.row_bytes
+        rows, (q_bytes, kv_bytes) = shape.batch * shape.heads * shape.queries, shape.tensor_bytes
         q, k, v, o, stats, partial = self.buffers(
             q_bytes, kv_bytes, kv_bytes, q_bytes, rows * shape.parts * STAT_BYTES,
             rows * shape.parts * shape.head_dim * SUM_BYTES,

@@ -16,6 +16,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join, join_warps
+from tracer.moved import Moved
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
 from traces.schema import LINE_BYTES, Kind, Pipe
@@ -63,6 +64,12 @@ class FlashShape(NamedTuple):
     def row_bytes(self) -> int:
         """Size of a row of a head."""
         return self.head_dim * self.element_bytes
+
+    @property
+    def tensor_bytes(self) -> tuple[int, int]:
+        """Sizes of q and of k."""
+        rows = self.queries * self.heads, self.keys * self.kv_heads
+        return self.batch * rows[0] * self.row_bytes, self.batch * rows[1] * self.row_bytes
 
     @property
     def group(self) -> int:
@@ -169,6 +176,12 @@ class FlashForward(Tiled):
             registers=REGISTERS,
             shared_bytes=(self.block_m + 2 * self.block_n) * s.row_bytes,
         )
+
+    @property
+    def moved_bytes(self) -> Moved:
+        q, kv = self.shape.tensor_bytes
+        element_bytes, parts = self.shape.element_bytes, self.shape.parts
+        return Moved(q + 2 * kv, parts * q * (self.out_bytes or element_bytes) // element_bytes)
 
     @property
     def line_requests(self) -> int:
@@ -300,6 +313,12 @@ class FlashBackward(Tiled):
     def blocks(self) -> int:
         """Workgroups of one head."""
         return -(-self.shape.keys // self.block_n)
+
+    @property
+    def moved_bytes(self) -> Moved:
+        q, kv = self.shape.tensor_bytes
+        sums = q * SUM_BYTES // self.shape.element_bytes
+        return Moved(2 * (q + kv) + sums, 2 * q + sums)  # gradients of k and v for each head
 
     @property
     def line_requests(self) -> int:

@@ -30,6 +30,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracer.events import NO_ADDRESSES, access, compute, event, join
+from tracer.moved import Moved
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
 from tracer.operators.row_costs import ASSUMED, KEPT_ACCESSES, RowCosts
 from tracer.operators.tensor import Tensor, arithmetic_pipe
@@ -128,6 +129,14 @@ class RowKernel(EvenKernel):
         """Arithmetic operations: one for each instruction and element."""
         sums = self.sum_fma * (self.reductions if self.kept else self.passes)
         return self.rows * self.cols * (sums + self.fma + self.sfu)
+
+    @property
+    def moved_bytes(self) -> Moved:
+        read, written = (sum(t.whole_bytes(self.rows, self.cols) for t in each) for each in (self.inputs, self.outputs))
+        read += sum(vector.bytes for vector in self.vectors) * self.cols
+        partials = self.info.workgroups * self.cols * len(self.partials)
+        scalars_in, scalars_out = (len(each) * self.rows for each in (self.scalars_in, self.scalars_out))
+        return Moved(read + SCALAR_BYTES * scalars_in, written + SCALAR_BYTES * (scalars_out + partials))
 
     @property
     def line_requests(self) -> int:

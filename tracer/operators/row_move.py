@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracer.events import ALL_LANES, NO_ADDRESSES, access, compute, event, join
+from tracer.moved import Moved
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, elements_per_lane
 from tracer.operators.index import Index
 from tracer.operators.tensor import arithmetic_pipe
@@ -91,6 +92,16 @@ class RowMove(EvenKernel):
         """Arithmetic operations, for each element of the table: GATHER of several rows two, REDUCE one, else none."""
         each = {Move.GATHER: 2 * (self.index.each > 1), Move.SCATTER: 0, Move.REDUCE: 1}[self.move]
         return self.index.rows * self.index.each * self.cols * each
+
+    @property
+    def moved_bytes(self) -> Moved:
+        rows = self.index.rows * self.cols * self.element_bytes
+        table = self.index.rows * self.index.each * self.cols * (self.table_bytes or self.element_bytes)
+        return {
+            Move.GATHER: Moved(table, rows),
+            Move.SCATTER: Moved(rows, table),
+            Move.REDUCE: Moved(rows + table, table),
+        }[self.move]
 
     @property
     def line_requests(self) -> int:

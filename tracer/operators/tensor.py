@@ -48,6 +48,10 @@ class Tensor:
     per_row: bool = False
     indexed: bool = False
 
+    def whole_bytes(self, rows: int, cols: int) -> int:
+        """Size of all that `rows` rows of the work touch."""
+        return -(-rows // self.share) * (1 if self.per_row else cols) * self.bytes * self.repeat
+
     def pitch(self, cols: int) -> int:
         """Bytes from row to row."""
         return self.pitch_bytes or (1 if self.per_row else cols) * self.bytes
