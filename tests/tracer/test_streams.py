@@ -41,6 +41,13 @@ def test_a_copy_stores_what_it_has_loaded():
     assert workgroup.events["kind"][8] == Kind.EXIT
 
 
+def test_a_copy_may_store_a_part_of_what_it_has_loaded():
+    source = BufferStream(Flow.COPY, 10 * 512, workgroup_count=1, warps=1, unroll=4, stores=3)
+    assert len(bytes_touched(source, Kind.LOAD)) == 10 * 32
+    written = [(address - (1 << 37)) // 512 for address in bytes_touched(source, Kind.STORE)[::32]]
+    assert written == [0, 1, 2, 4, 5, 6, 8, 9]
+
+
 def test_a_read_waits_for_all_its_loads():
     (workgroup,) = BufferStream(Flow.READ, 64 * 512, workgroup_count=1, warps=1, unroll=64).workgroups()
     assert workgroup.events["wait"][64] == (1 << 64) - 1
@@ -71,6 +78,8 @@ def test_fingerprints_tell_sources_apart():
         (lambda: BufferStream(Flow.READ, 512, warps=0), "warps = 0"),
         (lambda: BufferStream(Flow.READ, 384, lane_bytes=12), "lane_bytes = 12: must be 1, 2, 4, 8 or 16"),
         (lambda: BufferStream(Flow.READ, 512, lane_bytes=32), "lane_bytes = 32: allowed is a whole number, 1 to 16"),
+        (lambda: BufferStream(Flow.COPY, 512, unroll=4, stores=5), "stores = 5: must be <= unroll = 4"),
+        (lambda: BufferStream(Flow.COPY, 512, stores=-1), "stores = -1"),
         (lambda: PointerChase(0, 1), "buffer_bytes = 0"),
     ],
 )

@@ -42,6 +42,12 @@ class Index:
         return self.tokens * self.choices // self.each
 
     @property
+    def table_rows(self) -> int:
+        """Different rows of the table that are touched, at most."""
+        spread = {Spread.VOCABULARY: self.table, Spread.TO_EXPERTS: self.tokens * self.choices}
+        return min(self.rows * self.each, spread.get(self.spread, self.tokens))
+
+    @property
     def listed(self) -> np.ndarray:
         """i8 [rows, each]."""
         token = np.arange(self.tokens, dtype=np.uint64)

@@ -96,7 +96,7 @@ class RowMove(EvenKernel):
     @property
     def moved_bytes(self) -> Moved:
         rows = self.index.rows * self.cols * self.element_bytes
-        table = self.index.rows * self.index.each * self.cols * (self.table_bytes or self.element_bytes)
+        table = self.index.table_rows * self.cols * (self.table_bytes or self.element_bytes)
         return {
             Move.GATHER: Moved(table, rows),
             Move.SCATTER: Moved(rows, table),

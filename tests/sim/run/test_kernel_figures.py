@@ -2,7 +2,7 @@
 
 import pytest
 
-from sim.run.kernel_figures import L2State, figures_of, kernel_run
+from sim.run.kernel_figures import L2State, dirty_share, figures_of, kernel_run, stores_of
 from tests.support.programs import small_preset
 from tracer.kernels import make_kernel, make_kernels
 
@@ -38,6 +38,26 @@ def test_traffic_is_that_of_the_content_of_l2():
     assert [moved[state].dram_write_bytes for state in (L2State.EMPTY, L2State.WARM)] == [0, 0]
     assert moved[L2State.DIRTY].dram_write_bytes == pytest.approx(size, rel=0.05)
     assert moved[L2State.USED].dram_write_bytes == pytest.approx(size / 2, rel=0.1)
+
+
+@pytest.mark.parametrize(("dirty", "share"), [(0.0, 0.0), (0.1, 0.0), (0.12, 0.2), (0.35, 1 / 3), (0.42, 3 / 7)])
+def test_of_a_used_l2_a_given_share_is_dirty(dirty, share):
+    """Reads of twice L2 write back all that is dirty: the nearest share that a copy can have."""
+    preset = small_preset()
+    kernels = (make_kernel(f"stream:flow=read,buffer_bytes={2 * preset.machine.l2.bytes}"),)
+    found = figures_of(kernel_run(preset, kernels, L2State.USED, 0.0, dirty).execute(), preset, kernels)
+    assert found.dram_write_bytes == pytest.approx(share * preset.machine.l2.bytes, rel=0.05)
+
+
+def test_the_dirty_share_is_that_of_the_written_data():
+    read, copied = (make_kernels(f"{name}:rows=64,cols=256") for name in ("softmax", "bias"))
+    for launches in ([(1, read)], [(5, read), (0, copied)]):
+        assert dirty_share(launches) == 0.5
+    gemm = make_kernels("gemm:m=64,n=64,k=448")
+    assert dirty_share([(3, gemm)]) == pytest.approx(64 / (64 + 2 * 448))
+    assert dirty_share([(3, gemm), (14, read)]) == pytest.approx((3 * 1 + 14 * 4) / (3 * 15 + 14 * 8))
+    assert dirty_share([(1, (make_kernel("stream:flow=write,buffer_bytes=512"),))]) == dirty_share([]) == 0.0
+    assert [stores_of(share) for share in (0.0, 0.2, 1 / 3, 0.5)] == [0, 1, 2, 4]
 
 
 @pytest.mark.parametrize(

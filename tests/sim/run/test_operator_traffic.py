@@ -131,6 +131,13 @@ def test_traffic_in_closed_form(text):
     assert (found.dram_read_bytes, found.dram_write_bytes) == CASES[text]
 
 
+@pytest.mark.parametrize("text", CASES)
+def test_kernels_say_what_they_move(text):
+    """Without indices, padding to sectors, and the statistics that attention keeps."""
+    moved = [kernel.moved_bytes for kernel in make_kernels(text, gpu_facts(load_preset(PRESET).machine))]
+    assert tuple(map(sum, zip(*moved, strict=True))) == pytest.approx(CASES[text], rel=0.02)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["v100", "mi210", "h200"])
 def test_traffic_does_not_depend_on_the_machine(preset):

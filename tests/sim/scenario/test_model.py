@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from sim.presets import load_preset
 from sim.run.runner import run_all
 from sim.run.store import Store
-from sim.scenario.model import ModelResult, ModelScenario
+from sim.scenario.model import ModelScenario
 from sim.scenario.result import CONFIGURATIONS, FLUX, IDEAL, LIBRARY, NVLS, SEQUENTIAL, SP_NVLS, T3
 from sim.scenario.scheduled import assemble_schedule
 from sim.verbs.model import model as verb
@@ -86,6 +86,22 @@ def test_every_gemm_before_an_all_reduce_is_a_pair(prompt):
     texts = {text.partition(",dtype")[0] for text, _ in prompt.scenario.pairs}
     assert texts == {"gemm:m=128,n=256,k=128", "gemm:m=128,n=256,k=256"}
     assert not any(pair.refused for pair in prompt.scenario.pairs.values())
+
+
+def test_kernels_begin_in_a_used_l2_but_not_a_gemm_whose_output_is_reduced():
+    """The same with and without the configurations."""
+    scenarios = [ModelScenario(load_preset("t3_2024"), TINY, HOW, overlap=overlap) for overlap in (True, False)]
+    for scenario in scenarios:
+        empty = {text for text in scenario.kernels if scenario.kernel_run(text).flush_l2}
+        assert {text.partition(",dtype")[0] for text in empty} == {"gemm:m=128,n=256,k=128", "gemm:m=128,n=256,k=256"}
+    keys = [{text: scenario.kernel_run(text).key for text in scenario.kernels} for scenario in scenarios]
+    assert keys[0] == keys[1]
+
+
+@pytest.mark.parametrize(("phase", "least", "most"), [(ModelPhase.PROMPT, 0.3, 0.5), (ModelPhase.GENERATE, 0.0, 0.05)])
+def test_the_dirty_part_of_l2_is_what_the_kernels_of_the_phase_write(phase, least, most):
+    """To generate a token, weights are read."""
+    assert least < ModelScenario(load_preset("t3_2024"), TINY, Deployment(phase=phase, tp=2)).dirty < most
 
 
 def test_the_ideal_hides_the_shorter_of_gemm_and_reduce_scatter(prompt):
@@ -258,7 +274,7 @@ def test_interleaved_stages_have_a_shorter_bubble(store):
 def test_a_stage_sends_each_micro_batch_behind_each_of_its_parts(parts, sends):
     how = replace(HOW, phase=ModelPhase.TRAIN, pp=2, micro_batches=4, interleave=parts)
     scenario = ModelScenario(load_preset("t3_2024"), replace(TINY, layers=4), how, overlap=False)
-    counts = [ModelResult(scenario, {}).count(*each) for each in scenario.steps() if each[0].name == "handover"]
+    counts = [scenario.count(*each) for each in scenario.steps() if each[0].name == "handover"]
     assert counts == [sends, sends]
 
 
