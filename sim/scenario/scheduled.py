@@ -196,8 +196,8 @@ class Scheduled(ABC):
         return self._run_on(with_fewer_cus(self.preset, self.kept[text]), text)
 
     def _run_on(self, preset: Preset, text: str) -> Run:
-        """The run of a kernel in an L2 that the other kernels have used. It is empty before a GEMM whose output is
-        reduced, as it is before the fused kernels of the configurations."""
+        """The run of a kernel in an L2 that other kernels have used (D61). A GEMM whose output is reduced has an empty
+        one, as the fused kernels of the configurations have."""
         l2 = L2State.EMPTY if text in self._reducing else L2State.USED
         return kernel_run(preset, self.kernels[text], l2, self.accuracy, self.dirty)
 
