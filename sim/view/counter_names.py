@@ -12,6 +12,7 @@ from sim.counters import COUNTERS
 from sim.results import KernelResult
 from sim.spec import Machine
 from traces.command.document import Block, Heading, Table, Text, to_markdown
+from traces.command.script import without_options
 from traces.schema import SECTOR_BYTES
 from traces.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
 
@@ -145,4 +146,5 @@ def formula(counterpart: Counterpart) -> str:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     sys.stdout.write(page())

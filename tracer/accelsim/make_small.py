@@ -6,6 +6,7 @@ python -m tracer.accelsim.make_small
 from pathlib import Path
 
 from tracer.accelsim.reader import open_accelsim
+from traces.command.script import without_options
 from traces.write import write_archive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,4 +26,5 @@ def make(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     make(ROOT / "traces" / "small")

@@ -21,6 +21,7 @@ from tracer.accelsim.reader import open_accelsim
 from tracer.compile.process import cpu_s
 from traces.archive import open_archive, write_archive
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.source import KernelInfo, KernelSource, Prefill, Workgroup
 from traces.units import period_ps
 from validation.csv_file import read_csv
@@ -204,4 +205,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from sim.run.dram import DramResult, run_stream
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
@@ -102,4 +103,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -17,6 +17,7 @@ from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, Software
 from tracer.models.layer import sent_rows
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.units import PS_PER_NS, PS_PER_US
 from validation.csv_file import read_csv
 
@@ -130,4 +131,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -13,6 +13,7 @@ from sim.host.gpu import Gpu
 from sim.presets import load_preset
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.units import PS_PER_US
 from validation.against.drift import DriftProbe, Spread
 from validation.csv_file import read_csv
@@ -141,4 +142,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

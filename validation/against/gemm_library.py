@@ -29,6 +29,7 @@ from tracer.gemm.expected import SUM_BYTES
 from tracer.gemm.source import GemmSource, Layout
 from tracer.kernels import make_gemm
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.units import PS_PER_US, US_PER_S
 from validation.csv_file import read_csv
 
@@ -266,4 +267,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -19,6 +19,7 @@ from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.sequence import CommandSequence
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.schema import SECTOR_BYTES
 from traces.units import GIGA, PS_PER_S, TERA
 from validation.csv_file import read_csv
@@ -186,4 +187,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -13,6 +13,7 @@ from sim.hw.address_map import l2_place
 from sim.presets import load_preset
 from tracer.streams import Flow
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.schema import Cache
 from traces.units import MIB, period_ps
 from validation.against.gpu_rows import CHASES, Chase
@@ -140,4 +141,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -17,6 +17,7 @@ from sim.run.one_gpu import simulate
 from tracer.sequence import CommandSequence
 from tracer.streams import BufferStream, Flow, PointerChase
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.schema import Cache
 from traces.source import KernelSource
 from traces.units import MIB, PS_PER_NS, period_ps
@@ -231,4 +232,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -19,6 +19,7 @@ from sim.run.run import KernelRun
 from sim.run.store import Store, run_or_get
 from tracer.kernels import make_kernels
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.source import KernelSource
 from traces.units import NS_PER_US
 from validation.csv_file import read_csv
@@ -152,4 +153,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -27,6 +27,7 @@ from sim.run.store import Store, run_or_get
 from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmProblem, GemmSource, TileOrder
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.command.script import without_options
 from traces.units import PS_PER_US
 from validation.csv_file import read_csv
 
@@ -225,4 +226,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

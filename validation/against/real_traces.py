@@ -21,6 +21,7 @@ from tracer.accelsim.writer import export_accelsim, same_events
 from tracer.verify import verify_archive
 from traces.archive import open_archive, write_archive
 from traces.command.document import Bullets, Heading, Table, Text, to_markdown, write_page
+from traces.command.script import without_options
 from traces.errors import UserError
 from traces.schema import Kind
 from traces.source import Prefill, TraceSource, Workgroup
@@ -203,4 +204,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -8,6 +8,7 @@ from sim.run.dram import run_stream
 from sim.run.dram_stream import read_stream
 from tracer.compile.jit import compile_seconds
 from tracer.compile.process import process_costs
+from traces.command.script import without_options
 from traces.command.tables import print_table
 from validation.against.dram_reference import STREAMS
 from validation.bench.yardstick import lookup_ns
@@ -45,4 +46,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()

@@ -12,6 +12,7 @@ from sim.energy import EVENTS, energy_presets, load_energy
 from sim.presets import Preset, load_preset, presets
 from sim.presets.preset import BORROWED, KINDS
 from traces.command.document import Block, Heading, Table, Text, to_markdown
+from traces.command.script import without_options
 
 SHOWN = (*KINDS, BORROWED)
 TABLE = Path(__file__).parents[1] / "tables" / "parameters.md"
@@ -92,4 +93,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    without_options(__doc__)
     main()
