@@ -11,13 +11,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join, join_warps
 from tracer.moved import Moved
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.flash_shape import FlashShape
 from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
 from traces.schema import LINE_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Workgroup
@@ -42,45 +43,6 @@ PAGE_INSTRUCTIONS = 25
 Calibrated: batch 1, 2048 tokens, 8 heads of `validation/references/operator_time.csv`."""
 K, V = 0, 1
 """Scoreboard slots of the copies; the streams of the loop are K and V."""
-
-
-class FlashShape(NamedTuple):
-    """Sizes of an attention. parts: of the keys, in generation. torch: it is PyTorch's kernel."""
-
-    batch: int
-    heads: int
-    kv_heads: int
-    queries: int
-    keys: int
-    head_dim: int
-    element_bytes: int
-    causal: bool
-    parts: int
-    lanes: int
-    paged: bool = False
-    torch: bool = False
-
-    @property
-    def row_bytes(self) -> int:
-        """Size of a row of a head."""
-        return self.head_dim * self.element_bytes
-
-    @property
-    def tensor_bytes(self) -> tuple[int, int]:
-        """Sizes of q and of k."""
-        rows = self.queries * self.heads, self.keys * self.kv_heads
-        return self.batch * rows[0] * self.row_bytes, self.batch * rows[1] * self.row_bytes
-
-    @property
-    def group(self) -> int:
-        """Heads that share a head of k and v."""
-        return self.heads // self.kv_heads
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of a query and a key that it sees, of all heads."""
-        unseen = self.queries * (self.queries - 1) // 2 if self.causal else 0
-        return self.batch * self.heads * (self.queries * self.keys - unseen)
 
 
 class Tiled(EvenKernel):

@@ -1,0 +1,42 @@
+"""The sizes of a fused attention."""
+
+from typing import NamedTuple
+
+
+class FlashShape(NamedTuple):
+    """Sizes of an attention. parts: of the keys, in generation. torch: it is PyTorch's kernel."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    head_dim: int
+    element_bytes: int
+    causal: bool
+    parts: int
+    lanes: int
+    paged: bool = False
+    torch: bool = False
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row of a head."""
+        return self.head_dim * self.element_bytes
+
+    @property
+    def tensor_bytes(self) -> tuple[int, int]:
+        """Sizes of q and of k."""
+        rows = self.queries * self.heads, self.keys * self.kv_heads
+        return self.batch * rows[0] * self.row_bytes, self.batch * rows[1] * self.row_bytes
+
+    @property
+    def group(self) -> int:
+        """Heads that share a head of k and v."""
+        return self.heads // self.kv_heads
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a query and a key that it sees, of all heads."""
+        unseen = self.queries * (self.queries - 1) // 2 if self.causal else 0
+        return self.batch * self.heads * (self.queries * self.keys - unseen)
