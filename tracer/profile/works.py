@@ -30,11 +30,22 @@ OF_BYTES = {1: DataType.INT8, 2: DataType.BF16, 4: DataType.FP32, 8: DataType.FP
 """A type of a size."""
 TF32_KERNELS = ("tf32", "s1688gemm", "xf32")
 """Parts of the names of kernels that multiply `float` with reduced precision (cuBLAS, CUTLASS, hipBLASLt)."""
+SCALED_INTO, INT_MM = "_C::cutlass_scaled_mm", "aten::_int_mm"
 GEMMS = {
-    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", "aten::_int_mm"), 0),
-    **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation"), 1),
+    **dict.fromkeys(("aten::mm", "aten::bmm", "aten::_scaled_mm", INT_MM), 0),
+    **dict.fromkeys(("sgl_kernel::fp8_scaled_mm", "sgl_kernel::int8_scaled_mm"), 0),
+    **dict.fromkeys(("aten::addmm", "aten::baddbmm", "aten::_addmm_activation", SCALED_INTO), 1),
 }
 """Matrix products, and the place of their first matrix. The second one follows."""
+OUT_TYPES = {"aten::_scaled_mm": 6, "sgl_kernel::fp8_scaled_mm": 4, "sgl_kernel::int8_scaled_mm": 4}
+"""Matrix products whose output has a type of its own, and the place of the number of this type in SCALAR_TYPES."""
+SCALAR_TYPES = {
+    "5": DataType.FP16,
+    "6": DataType.FP32,
+    "15": DataType.BF16,
+    **dict.fromkeys(("23", "24", "25", "26"), DataType.FP8),
+}
+"""Numbers of types in PyTorch (c10/core/ScalarType.h)."""
 ALIGNED_BYTES = 16
 """Where rows of all matrices are multiples of it, padding changes no kernel."""
 FLASH = {
@@ -95,12 +106,22 @@ def work_of(call: Call, profile: Profile) -> tuple[OperatorClass, str | Exchange
 
 
 def output_bytes(call: Call) -> int:
-    """Bytes of the output of a GEMM with one result, which has the type of its first matrix."""
+    """Bytes of the output of a GEMM with one result."""
     operator = call.operator
     assert operator is not None
-    place = GEMMS[call.name]
+    place, out = GEMMS[call.name], _output_type(operator)
     a, b = _shape(operator, place), _shape(operator, place + 1)
-    return a[0] * b[1] * ELEMENT_BYTES.get(_type(operator, place), 1) if len(a) == 2 else 0
+    element_bytes = out.bytes if out else ELEMENT_BYTES.get(_type(operator, place), 1)
+    return a[0] * b[1] * element_bytes if len(a) == 2 else 0
+
+
+def _output_type(operator: Operator) -> DataType | None:
+    """Type of the output of a GEMM; None = that of its first matrix."""
+    if operator.name == SCALED_INTO:
+        return _dtype(operator, 0)
+    if operator.name == INT_MM:
+        return DataType.FP32  # whole numbers of the same size
+    return SCALAR_TYPES.get(_value(operator, OUT_TYPES[operator.name])) if operator.name in OUT_TYPES else None
 
 
 def _shape(operator: Operator, place: int) -> Shape:
@@ -135,7 +156,9 @@ def _gemm(operator: Operator, call: Call, profile: Profile) -> str:
         dtype = DataType.TF32
     batch = a[0] if len(a) == 3 and a[0] > 1 else False
     odd = any(width * dtype.bytes % ALIGNED_BYTES for width in (a[-1], b[-1]))
-    return kernel_of("gemm", dtype, m=a[-2], n=b[-1], k=a[-1], batch=batch, pad="dense" if odd else False)
+    out = _output_type(operator) or dtype
+    out_dtype, pad = out if out.bytes != dtype.bytes else False, "dense" if odd else False
+    return kernel_of("gemm", dtype, m=a[-2], n=b[-1], k=a[-1], batch=batch, out_dtype=out_dtype, pad=pad)
 
 
 def _flash(operator: Operator, call: Call, profile: Profile) -> str:

@@ -253,3 +253,21 @@ def test_the_verb_names_a_file_that_is_no_profile(tmp_path):
     (tmp_path / "p.json").write_text("{}")
     failure = CliRunner().invoke(verb, [str(tmp_path / "p.json")]).exception
     assert isinstance(failure, UserError) and "no list traceEvents" in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("number", "gemm"), [("15", "gemm:m=512,n=512,k=256,out_dtype=bf16,dtype=fp8"), ("", "")], ids=["bf16", "fp8"]
+)
+def test_a_gemm_of_fp8_is_in_a_pair_if_its_output_has_the_type_of_the_exchange(tmp_path, store, number, gemm):
+    values = [*[""] * 6, number, "True"]
+    fp8 = 2 * ["c10::Float8_e4m3fn"] + 6 * [""]
+    events = [
+        operator(1, "aten::_scaled_mm", [[512, 256], [256, 512], *[[]] * 6], fp8, values=values),
+        kernel(1, 0.0, 10.0),
+        nccl(2, 12.0, 5.0, "allreduce", 512 * 512, 512 * 512, 4),
+    ]
+    scenario = _scenario(tmp_path, events, configurations=(T3, LIBRARY))
+    assert [text for text, _ in scenario.pairs] == ([gemm] if gemm else [])
+    if gemm:
+        (pair,) = overlapped(_result(scenario, store))
+        assert pair.simulated_ns[T3] < pair.simulated_ns[LIBRARY]

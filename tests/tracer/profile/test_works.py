@@ -20,6 +20,18 @@ KNOWN = {
                                   "gemm:m=64,n=16,k=33,pad=dense,dtype=bf16"),
     "fp8": (operator(1, "aten::_scaled_mm", [[64, 32], [32, 16], [], []], 2 * ["c10::Float8_e4m3fn"] + 2 * [""]),
             MATRIX, "gemm:m=64,n=16,k=32,dtype=fp8"),
+    "fp8 to bf16": (
+        operator(1, "aten::_scaled_mm", [[64, 32], [32, 16], *[[]] * 6], 2 * ["c10::Float8_e4m3fn"] + 6 * [""],
+                 values=[*[""] * 6, "15", "True"]), MATRIX, "gemm:m=64,n=16,k=32,out_dtype=bf16,dtype=fp8"),
+    "fp8 in vLLM": (
+        operator(1, "_C::cutlass_scaled_mm", [[64, 16], [64, 32], [32, 16], [], [], []],
+                 ["c10::Half", *2 * ["c10::Float8_e4m3fn"], "float", "float", ""]), MATRIX,
+        "gemm:m=64,n=16,k=32,out_dtype=fp16,dtype=fp8"),
+    "fp8 in SGLang": (
+        operator(1, "sgl_kernel::fp8_scaled_mm", [[64, 32], [32, 16], *[[]] * 4], 2 * ["c10::Float8_e4m3fn"] + 4 * [""],
+                 values=[*[""] * 4, "15", ""]), MATRIX, "gemm:m=64,n=16,k=32,out_dtype=bf16,dtype=fp8"),
+    "int8 with whole sums": (operator(1, "aten::_int_mm", [[64, 32], [32, 16]], 2 * ["signed char"]), MATRIX,
+                             "gemm:m=64,n=16,k=32,out_dtype=fp32,dtype=int8"),
     "fp32": (operator(1, "aten::mm", [[64, 32], [32, 16]], 2 * ["float"]), MATRIX, "gemm:m=64,n=16,k=32,dtype=fp32"),
     "flash": (operator(1, "aten::_flash_attention_forward", FLASH, values=[*[""] * 8, "True"]), ATTENTION,
               "flash_attention:batch=2,heads=8,kv_heads=2,seq=512,head_dim=64,causal=true,library=torch,dtype=bf16"),
