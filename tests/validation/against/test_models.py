@@ -4,6 +4,7 @@ import math
 import re
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -17,10 +18,12 @@ from tracer.gemm.source import GemmSource
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Recompute
 from tracer.models.schedule import OperatorClass
+from traces.units import PS_PER_MS
 from validation.against import model_predictions, models
 from validation.against.models import BertRow, Compared, Simulated, share_rows, shares
 from validation.csv_file import read_csv
 from validation.experiments import bert_layer
+from validation.experiments.load import load_experiments
 
 
 class Found(NamedTuple):
@@ -147,3 +150,18 @@ def test_a_prediction_of_earlier_code_stays(tmp_path, monkeypatch):
         model_predictions.main()
     rows = [row for row in read_csv(path) if row["figure"] == "iteration"]
     assert [(row["time_ms"], row["revision"]) for row in rows] == [("3.0000", "abcdefabc"), ("2.0000", "123456789")]
+
+
+def test_the_time_of_the_bert_layer_is_that_of_its_own_kernels():
+    """A run begins with a kernel that fills L2, whose time does not count."""
+    layer = load_experiments()["bert_layer"]
+    parts = [*bert_layer.FORWARD, *bert_layer.BACKWARD]
+    assert {part.kind for part in parts} == {"contraction", "normalisation", "element-wise"}
+    filling, each = (SimpleNamespace(time_ps=time_ps) for time_ps in (PS_PER_MS, 1000))
+    results = {
+        run.key: SimpleNamespace(kernels=[filling, *[each] * (len([*run.source.commands()]) - 1)])
+        for run in layer.runs()
+    }
+    kernels = sum(part.number * len(bert_layer.kernels_of(part, load_preset("v100"))) for part in parts)
+    gap_ps = load_preset("v100").machine.dispatch.gap_ps
+    assert layer.answers(results)["time_ms"] == pytest.approx(kernels * (1000 + gap_ps) / PS_PER_MS)
