@@ -277,17 +277,32 @@ def _spelled_out(source: KernelSource) -> object:
     return (spelled_out(source.problem), source.kernel) if isinstance(source, GemmSource) else source
 
 
+class DescribedField(NamedTuple):
+    """A field of a kernel source. default: as text, "" = needed or derived."""
+
+    name: str
+    allowed: str
+    default: str
+    needed: bool
+
+
+def described_fields(name: str) -> list[DescribedField]:
+    """The fields of a kernel source, needed ones first."""
+    found = []
+    for field, (kind, default) in fields_of(name).items():
+        text = "" if default is MISSING or default is None else _text(default)
+        found.append(DescribedField(field, _allowed(kind), text, default is MISSING))
+    return found
+
+
 def describe_kernels() -> str:
     """Names, fields, types and defaults of all kernel sources, one paragraph for each source."""
-    return "\n\n".join("\n".join([name, *_described(name)]) for name in KERNELS)
+    return "\n\n".join("\n".join([name, *map(_line, described_fields(name))]) for name in KERNELS)
 
 
-def _described(name: str) -> list[str]:
-    lines = []
-    for field, (kind, default) in fields_of(name).items():
-        end = "" if default is MISSING or default is None else f"  [{_text(default)}]"
-        lines.append(f"  {field}={_allowed(kind)}{end}" + ("  (needed)" if default is MISSING else ""))
-    return lines
+def _line(field: DescribedField) -> str:
+    default = f"  [{field.default}]" if field.default else ""
+    return f"  {field.name}={field.allowed}{default}" + ("  (needed)" if field.needed else "")
 
 
 def _typed(value: Any, kind: Any, where: str) -> Any:

@@ -1,5 +1,7 @@
 """`t3sim kernel`: time, traffic and bound of one operator on a machine."""
 
+import json
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -14,10 +16,10 @@ from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import with_store
 from tracer.compile.process import process_costs
-from tracer.kernels import KERNELS, describe_kernels, fields_of, make_kernels
+from tracer.kernels import KERNELS, DescribedField, describe_kernels, described_fields, make_kernels
 from traces.command.alone import check_alone
 from traces.command.meter import Meter
-from traces.command.output_format import with_format
+from traces.command.output_format import TABLE, table_format, with_format
 from traces.command.tables import print_json, print_table, print_text, print_warnings
 from traces.errors import UserError
 
@@ -61,7 +63,7 @@ def kernel(
     """
     if as_list:
         check_alone("--list")
-        print_json(listed()) if as_json else print_text(describe_kernels())
+        _list(as_json)
         return
     if name is None:
         raise UserError("kernel: found no name, allowed is NAME:field=value,... or --list")
@@ -80,13 +82,21 @@ def kernel(
     print_table(f"{name} on {machine.name}", ("figure", "value"), _rows(found))
 
 
-def listed() -> dict[str, Any]:
-    """Kernel -> field -> default as text; None = needed or derived."""
-    return {name: {field: _plain(default) for field, (_, default) in fields_of(name).items()} for name in KERNELS}
+def _list(as_json: bool) -> None:
+    """All kernels with their fields. In JSON a default is a number if it is one; null = needed or derived."""
+    if as_json:
+        print_json({name: {each.name: _default(each) for each in described_fields(name)} for name in KERNELS})
+    elif table_format()[0] == TABLE:
+        print_text(describe_kernels())
+    else:
+        columns = ("kernel", "field", "allowed", "default", "needed")
+        print_table("Kernels", columns, [(name, *each) for name in KERNELS for each in described_fields(name)])
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, int | str) else None
+def _default(field: DescribedField) -> Any:
+    with suppress(ValueError):  # a number or a switch
+        return json.loads(field.default)
+    return field.default or None
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, Any]]:

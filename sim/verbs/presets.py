@@ -1,12 +1,15 @@
 """`t3sim presets`: list the machines, or all values of one with their sources."""
 
+from dataclasses import asdict, fields
+
 import click
 
 from sim.presets import Preset, assumed, borrowed, load_preset
 from sim.presets import presets as preset_names
+from sim.presets.peaks import Peaks
 from sim.verbs.completions import FIELD, PRESET
 from sim.view.heading import origins_text
-from traces.command.output_format import with_format
+from traces.command.output_format import TABLE, table_format, with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
 
@@ -43,6 +46,11 @@ def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as
 def _list(all_presets: list[Preset], as_json: bool) -> None:
     if as_json:
         print_json({preset.name: {"title": preset.title, "peaks": preset.peaks().text()} for preset in all_presets})
+        return
+    if table_format()[0] != TABLE:
+        rows = [(each.name, each.title, *asdict(each.peaks()).values(), len(assumed(each))) for each in all_presets]
+        columns = ("preset", "title", *(field.name for field in fields(Peaks)), "assumed_values")
+        print_table("Machines", columns, rows)
         return
     for preset in all_presets:
         lines = (preset.name, preset.title, preset.peaks().text(), *origins_text(preset).split("\n"))

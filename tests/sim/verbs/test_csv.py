@@ -40,3 +40,19 @@ def test_numbers_are_plain(command, tmp_path, monkeypatch, capsys):
             assert [float(cell) for cell in cells if cell], (name, cells)
             found.add(name)
     assert found == NUMBERS[command]
+
+
+@pytest.mark.parametrize(
+    ("command", "columns", "row"),
+    [
+        ("presets", ["preset", "title", "tensor_flop_per_s"], ["v100", "NVIDIA V100 SXM2 16 GB at 1380 MHz"]),
+        ("kernel --list", ["kernel", "field", "allowed", "default", "needed"],
+         ["gemm", "a_layout", "row|column", "row", "False"]),
+        ("model --list", ["name", "billion parameters", "layers", "hidden"], ["llama-3-70b"]),
+    ],
+)  # fmt: skip
+def test_a_list_is_a_table(command, columns, row, capsys):
+    assert main([*command.split(), "--format", "csv"]) == 0
+    _, names, *rows = csv.reader(capsys.readouterr().out.splitlines())
+    assert names[: len(columns)] == columns
+    assert [one[: len(row)] for one in rows].count(row) == 1
