@@ -241,3 +241,19 @@ def test_what_the_report_says_of_the_bound_of_the_ideal():
     found = of_the_paper("The paper's cases with DRAM queues of 16 entries")
     above = [case for case, (_, scatter, gather, ideal) in found.items() if ideal > 1.5 and scatter > gather]
     assert above and "a slower RS allows more" in REPORT
+
+
+def test_what_is_said_of_profiles():
+    """Of an H100, today: the median of element-wise kernels, and the errors of the longest kernels of two kinds."""
+    lines = (TABLES / "profiles.md").read_text(encoding="utf-8").splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| h100_sxm |")]
+    (median,) = (row[11] for row in rows if row[1] == "norm and element-wise")
+    whole = round(float(median.split()[0]))
+    assert f"of 10 us and more are {whole} % off in the median" in words("README.md")
+    trust = words("docs/trust.md")
+    assert f"of 10 us and more {whole} % off in the median on an H100" in trust
+    said = {"softmax:": "softmax of long rows {} to {} % too fast", "gemm:": "GEMMs with odd rows {} to {} %"}
+    for kind, sentence in said.items():
+        longest = [row for row in rows if row[1].startswith(kind) and (kind != "gemm:" or "family=sm75" in row[1])]
+        errors = sorted(round(abs(float(row[-1].split()[0]))) for row in longest)
+        assert sentence.format(errors[0], errors[-1]) in trust
