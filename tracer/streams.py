@@ -123,8 +123,9 @@ class BufferStream(ParameterKernel):
         self.check_lanes(self.lanes)
         if self.lane_bytes & (self.lane_bytes - 1):
             raise UserError(f"stream lane_bytes = {self.lane_bytes}: must be 1, 2, 4, 8 or 16")
-        if self.stores > self.unroll:
-            raise UserError(f"stream stores = {self.stores}: must be <= unroll = {self.unroll}")
+        most = self.unroll if self.flow == Flow.COPY else 0
+        if self.stores > most:
+            raise UserError(f"stream stores = {self.stores}: must be <= {most}, the accesses in flight of a copy")
         if self.buffer_bytes % self.access_bytes:
             raise UserError(f"stream buffer_bytes = {self.buffer_bytes}: must be a multiple of {self.access_bytes}")
         accesses = self._turns * self.passes * self.unroll * self.warps
