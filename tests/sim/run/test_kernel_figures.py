@@ -56,6 +56,7 @@ def test_the_dirty_share_is_that_of_the_written_data():
     gemm = make_kernels("gemm:m=64,n=64,k=448")
     assert dirty_share([(3, gemm)]) == pytest.approx(64 / (64 + 2 * 448))
     assert dirty_share([(3, gemm), (14, read)]) == pytest.approx((3 * 1 + 14 * 4) / (3 * 15 + 14 * 8))
+    assert dirty_share([(1, make_kernels("gemm:m=64,n=64,k=8"))]) == 0.5  # at most
     assert dirty_share([(1, (make_kernel("stream:flow=write,buffer_bytes=512"),))]) == dirty_share([]) == 0.0
     assert [stores_of(share) for share in (0.0, 0.2, 1 / 3, 0.5)] == [0, 1, 2, 4]
 

@@ -138,6 +138,11 @@ def test_kernels_say_what_they_move(text):
     assert tuple(map(sum, zip(*moved, strict=True))) == pytest.approx(CASES[text], rel=0.02)
 
 
+def test_a_gather_moves_no_more_rows_than_its_table_has():
+    (kernel,) = make_kernels(f"embedding:tokens=100,hidden={C},vocab=50")
+    assert kernel.moved_bytes == (50 * ROW, 100 * ROW)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["v100", "mi210", "h200"])
 def test_traffic_does_not_depend_on_the_machine(preset):

@@ -18,6 +18,7 @@ from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase
 from tracer.models.schedule import Exchange, OperatorClass
 from tracer.models.shape import ModelShape, Norm
+from tracer.streams import Flow
 from traces.errors import UserError
 
 TINY = ModelShape(
@@ -98,10 +99,16 @@ def test_kernels_begin_in_a_used_l2_but_not_a_gemm_whose_output_is_reduced():
     assert keys[0] == keys[1]
 
 
-@pytest.mark.parametrize(("phase", "least", "most"), [(ModelPhase.PROMPT, 0.3, 0.5), (ModelPhase.GENERATE, 0.0, 0.05)])
-def test_the_dirty_part_of_l2_is_what_the_kernels_of_the_phase_write(phase, least, most):
+@pytest.mark.parametrize(
+    ("phase", "least", "most", "before"),
+    [(ModelPhase.PROMPT, 0.3, 0.5, Flow.COPY), (ModelPhase.GENERATE, 0.0, 0.05, Flow.READ)],
+)
+def test_the_dirty_part_of_l2_is_what_the_kernels_of_the_phase_write(phase, least, most, before):
     """To generate a token, weights are read."""
-    assert least < ModelScenario(load_preset("t3_2024"), TINY, Deployment(phase=phase, tp=2)).dirty < most
+    scenario = ModelScenario(load_preset("t3_2024"), TINY, Deployment(phase=phase, tp=2))
+    assert least < scenario.dirty < most
+    sources = [scenario.kernel_run(text).source for text in scenario.kernels if not scenario.kernel_run(text).flush_l2]
+    assert {next(source.commands()).flow for source in sources} == {before}
 
 
 def test_the_ideal_hides_the_shorter_of_gemm_and_reduce_scatter(prompt):
