@@ -37,6 +37,8 @@ TINY = ModelShape(
     bias=False,
 )
 HOW = Deployment(tp=2, sequence=128)
+SMALL_L2 = "l2.bytes=3276800"
+"""Of `h100_sxm`: the kernel that fills L2 before each kernel is short."""
 CONFIG = {
     "model_type": "llama",
     "hidden_act": "silu",
@@ -148,7 +150,7 @@ def test_software_stands_beside_t3(store):
 def test_a_gemm_before_an_exchange_of_the_library_is_as_slow_as_in_sequential(store):
     """The gradients of other layers keep CUs beside it, whatever reduces its output afterwards."""
     how = replace(HOW, phase=ModelPhase.TRAIN, dp=2)
-    result, _ = _result(ModelScenario(load_preset("h100_sxm"), TINY, how, configurations=(LIBRARY,)), store)
+    result, _ = _result(ModelScenario(load_preset("h100_sxm", [SMALL_L2]), TINY, how, configurations=(LIBRARY,)), store)
     gemms = {text for text, _ in result.scenario.pairs}
     lengths = {
         name: [each.length_ps for each in found.timeline.intervals if each.step.work in gemms]
@@ -184,7 +186,8 @@ def test_the_verb_says_which_exchanges_are_plain(options, words, tmp_path, store
     monkeypatch.setenv("T3SIM_STORE", str(store.folder))
     path = tmp_path / "config.json"
     path.write_text(json.dumps(CONFIG | {"num_attention_heads": 16, "num_key_value_heads": 16, "hidden_size": 1024}))
-    command = [str(path), "--preset", "h100_sxm", "--tp", "2", "--tokens", "128", "--layers", "1", *options]
+    command = [str(path), "--preset", "h100_sxm", "--set", SMALL_L2, "--tp", "2", "--tokens", "128"]
+    command += ["--layers", "1", *options]
     shown = CliRunner().invoke(verb, [*command, "--configuration", SEQUENTIAL], catch_exceptions=False).stdout
     assert words in shown and "16 heads (16 of keys and values),\ngated MLP 512, rmsnorm, decoder, rotary" in shown
 
