@@ -238,7 +238,7 @@ def test_training_hides_gradients_under_the_backward_pass(store):
 
 def test_a_library_takes_cus_from_the_gemms_beside_it(store):
     """Weight gradients run beside the all-reduce of the input's gradient; T3 hides that exchange, so they are alone."""
-    preset = load_preset("h100_sxm")
+    preset = load_preset("h100_sxm", [SMALL_L2])
     result, _ = _result(ModelScenario(preset, TINY, replace(HOW, phase=ModelPhase.TRAIN)), store)
     scenario = result.scenario
     kept = {step.name for _, step in scenario.steps() if step.work in scenario.kept}
