@@ -42,9 +42,16 @@ class KernelInfo:
     cluster: int = 1  # workgroups of a cluster: so many, next to each other in launch order, run at the same time
 
 
+class Moved(NamedTuple):
+    """Bytes of the data that a kernel reads and writes: tensors, each counted once, without indices and counters."""
+
+    read: int
+    written: int
+
+
 @runtime_checkable
 class KernelSource(Protocol):
-    """One kernel. Its workgroups are read on demand."""
+    """One kernel. Its workgroups are read on demand. Kernels of models also have `moved_bytes` (Moved)."""
 
     @property
     def info(self) -> KernelInfo: ...

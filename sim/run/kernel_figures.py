@@ -36,6 +36,7 @@ OTHER_SIZES = 1.25
 HALF = 0.5
 """Share of dirty lines in a used L2 of which nothing is known (assumed), and the largest one that it can have."""
 OTHER_WARPS, OTHER_UNROLL, OTHER_LANE_BYTES = 8, 4, 16
+"""Shape of this kernel (assumed)."""
 
 
 class L2State(StrEnum):
@@ -94,9 +95,9 @@ def kernel_run(
 
 
 def dirty_share(launches: Iterable[tuple[int, tuple[KernelSource, ...]]]) -> float:
-    """Share of the lines of L2 that kernels leave dirty, if it keeps all lines alike: what they write of all they move.
+    """Share of dirty lines in an L2 that kernels have used: bytes written / bytes moved, if all lines stay equally long.
 
-    launches: (how often they run, kernels); those that do not say what they move do not count.
+    launches: (how often they run, kernels). Kernels without `moved_bytes` do not count.
     """
     moved = [(n, kernel.moved_bytes) for n, kernels in launches for kernel in kernels if hasattr(kernel, "moved_bytes")]
     read, written = (sum(n * size[way] for n, size in moved) for way in (0, 1))
@@ -104,7 +105,7 @@ def dirty_share(launches: Iterable[tuple[int, tuple[KernelSource, ...]]]) -> flo
 
 
 def stores_of(dirty: float) -> int:
-    """Of OTHER_UNROLL accesses, those whose data are also written, so that nearest to this share of lines is dirty."""
+    """Number of stores for OTHER_UNROLL loads with which a copy leaves about this share of the lines dirty."""
     return round(OTHER_UNROLL * dirty / (1 - dirty))
 
 

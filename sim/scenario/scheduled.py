@@ -9,7 +9,7 @@ machine's library, also those of a pair without `overlap`.
 
 A kernel beside an exchange has fewer CUs (`sim.scenario.beside`): its time then is a run too.
 
-Assumptions: kernels do not slow down exchanges; all GPUs and stages do the same.
+Assumptions: kernels do not slow down exchanges; all GPUs and stages do the same; L2 is used before a kernel (D61).
 """
 
 from abc import ABC, abstractmethod
@@ -178,7 +178,7 @@ class Scheduled(ABC):
 
     @cached_property
     def dirty(self) -> float:
-        """Share of the lines of L2 that are dirty before a kernel: what kernels write of all they move."""
+        """Share of dirty lines in L2 before a kernel: the share of writes in all data that the kernels move."""
         steps = ((self.count(block, step), step.work) for block, step in self.steps())
         return dirty_share((count, self.kernels[work]) for count, work in steps if isinstance(work, str))
 

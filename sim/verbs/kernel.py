@@ -58,8 +58,8 @@ def kernel(
 
     Example: t3sim kernel adam:parameters=100000 --preset v100 --l2 dirty
 
-    A long kernel in an empty L2 is simulated in part, within --accuracy; the result says so, with its error. A result
-    of the store of finished runs is used if there is one; --fresh simulates again.
+    A long kernel in an empty or used L2 is simulated in part, within --accuracy; the result says so, with its error. A
+    result of the store of finished runs is used if there is one; --fresh simulates again.
     """
     if as_list:
         check_alone("--list")

@@ -14,11 +14,10 @@ import numpy as np
 from tracer.gemm.kernel import GemmKernel
 from tracer.gemm.problem import FIRST_ADDRESS, GemmProblem, Matrix, next_region
 from tracer.gemm.source import GemmSource
-from tracer.moved import Moved
 from tracer.operators.even_kernel import EvenKernel
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, Kind, Space
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, Moved, Workgroup
 
 BATCH_MAX = 1 << 20
 

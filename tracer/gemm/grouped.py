@@ -17,10 +17,9 @@ from itertools import accumulate
 from tracer.gemm.kernel import GemmKernel, kernel_fields
 from tracer.gemm.problem import GemmProblem, Layout, next_region, spelled_out
 from tracer.gemm.source import SYNTHESIS_VERSION, GemmSource
-from tracer.moved import Moved
 from traces.errors import UserError
 from traces.schema import LINE_BYTES
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, Moved, Workgroup
 
 GROUPS_MAX = 1 << 12
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 
-from tracer.moved import Moved
 from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
+from traces.source import Moved
 
 REGION_BYTES = 2 << 20
 """Matrices without a given address start at multiples of this (a large page), one after the other."""

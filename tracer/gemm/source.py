@@ -23,9 +23,8 @@ from tracer.gemm.problem import GemmProblem, Layout, Matrix, padded_leading_dime
 from tracer.gemm.raster import TileOrder, walk
 from tracer.gemm.store_parts import PARTS, store_parts
 from tracer.gemm.tiles import write_workgroup
-from tracer.moved import Moved
 from traces.schema import EVENT
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, Moved, Workgroup
 
 __all__ = [
     "OUTPUT_TILE",

@@ -21,12 +21,11 @@ from typing import ClassVar
 import numpy as np
 
 from tracer.events import ALL_LANES, NO_ADDRESSES, access, compute, event, join
-from tracer.moved import Moved
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
 from tracer.operators.tensor import Tensor, Use, arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, Moved, Workgroup
 
 SETUP_INSTRUCTIONS = 16
 ACCESS_INSTRUCTIONS = 10

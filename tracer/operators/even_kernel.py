@@ -4,10 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from tracer.events import VECTOR_BYTES
-from tracer.moved import Moved
 from tracer.parameter_kernel import ParameterKernel
 from traces.errors import UserError
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, Moved, Workgroup
 
 THREADS_MAX = 1024
 EVENTS_TOGETHER = 1 << 12

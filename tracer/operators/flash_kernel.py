@@ -16,12 +16,11 @@ from typing import ClassVar
 import numpy as np
 
 from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join, join_warps
-from tracer.moved import Moved
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.flash_shape import FlashShape
 from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
 from traces.schema import LINE_BYTES, Kind, Pipe
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, Moved, Workgroup
 
 STAT_BYTES = 4
 SUM_BYTES = 4

@@ -30,13 +30,12 @@ from typing import ClassVar
 import numpy as np
 
 from tracer.events import NO_ADDRESSES, access, compute, event, join
-from tracer.moved import Moved
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
 from tracer.operators.row_costs import ASSUMED, KEPT_ACCESSES, RowCosts
 from tracer.operators.tensor import Tensor, arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe, Space
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, Moved, Workgroup
 
 ROW_ACCESSES = 8
 """Most accesses of a row that belongs to one warp."""

@@ -21,13 +21,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tracer.events import ALL_LANES, NO_ADDRESSES, access, compute, event, join
-from tracer.moved import Moved
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, elements_per_lane
 from tracer.operators.index import Index
 from tracer.operators.tensor import arithmetic_pipe
 from traces.errors import UserError
 from traces.schema import LINE_BYTES, Kind, Pipe
-from traces.source import KernelInfo, Workgroup
+from traces.source import KernelInfo, Moved, Workgroup
 
 INDEX_BYTES = 4
 SETUP_INSTRUCTIONS = 16
