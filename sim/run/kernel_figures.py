@@ -95,7 +95,7 @@ def kernel_run(
 
 
 def dirty_share(launches: Iterable[tuple[int, tuple[KernelSource, ...]]]) -> float:
-    """Share of dirty lines in an L2 that kernels have used: bytes written / bytes moved, if all lines stay equally long.
+    """Share of dirty lines in an L2 that kernels have used: bytes written / bytes moved (lines stay equally long).
 
     launches: (how often they run, kernels). Kernels without `moved_bytes` do not count.
     """
