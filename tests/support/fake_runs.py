@@ -108,10 +108,10 @@ def _fake(run):
         return RunResult(run.preset, {}, {}, [KernelResult("both", 0, 1100 * US, {}, {})], figures=ends)
     time_ps = TIMES_US[name] * US
     timed = {f"dram_{stream}_bytes": np.array([10**6, 2 * 10**6]) for stream in STREAMS}
-    further = len(run.input().get("flops", [0])) - 1  # they take no time
+    before = len(run.input().get("flops", [0])) - 1  # they take no time
     return RunResult(
         *(run.preset, {}, {}),
-        [KernelResult(name, 0, time_ps, {}, {}), *[KernelResult(name, time_ps, time_ps, {}, {})] * further],
+        [*[KernelResult("before", 0, 0, {}, {})] * before, KernelResult(name, 0, time_ps, {}, {})],
         series=timed if run.interval_ps else {},
         kernel_ps=time_ps,
         mean_dram_bytes=np.array(DRAM_MB[name]) * 10**6,

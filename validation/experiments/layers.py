@@ -1,7 +1,8 @@
 """Experiment: whole Transformer layers of the paper's models. All kernels of a layer are simulated.
 
 A GEMM whose output needs an all-reduce is a sub-layer in the five configurations. The other kernels of the layer are
-those of `t3sim model` (`tracer.models.layer`), one after the other; they take the same time in every configuration.
+those of `t3sim model` (`tracer.models.layer`), one after the other, each in a used L2 as there (D61); they take the
+same time in every configuration.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
-from sim.run.kernel_figures import L2State, kernel_run
+from sim.run.kernel_figures import L2State, dirty_share, kernel_run
 from sim.run.run import KernelRun, Run
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL, ScenarioResult
 from sim.scenario.scenario import Scenario
@@ -49,18 +50,24 @@ class Layer:
         """Its sub-layers with an all-reduce."""
         return [REDUCED[step.reduces] for step in self.steps() if step.reduces]
 
+    def sublayers(self) -> list[str]:
+        """Text of its GEMMs whose output needs an all-reduce."""
+        return [str(step.work) for step in self.steps() if step.name in self._reduced_steps]
+
     def others(self) -> list[tuple[OperatorClass, str]]:
         """Class and text of all its other kernels; in training those of the optimizer too."""
-        steps = list(self.steps())
-        pairs = {step.reduces for step in steps}
         found = [
             (step.operator_class, str(step.work))
-            for step in steps
-            if step.lane == Lane.COMPUTE and step.name not in pairs
+            for step in self.steps()
+            if step.lane == Lane.COMPUTE and step.name not in self._reduced_steps
         ]
         weights = (self.shape.attention_weights + self.shape.mlp_weights(self.shape.intermediate)) // self.how.tp
         texts = KernelTexts(self.shape, self.how).optimizer(weights) if self.how.train else []
         return found + [(OperatorClass.OPTIMIZER, text) for _, text in texts]
+
+    @property
+    def _reduced_steps(self) -> set[str]:
+        return {step.reduces for step in self.steps()}
 
 
 class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
@@ -82,16 +89,20 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
         runs: list[Run] = []
         for name in self.models:
             runs += [run for scenario in self._scenarios(name).values() for run in runs_for(scenario).values()]
-            runs += [self._run(text) for use in PHASES for _, text in self.layer(name, use).others()]
+            runs += [run for use in PHASES for _, run in self._others(self.layer(name, use))]
         return runs
 
     @property
     def _preset(self) -> Preset:
         return load_preset(self.bench.preset, self.bench.overrides)
 
-    def _run(self, text: str) -> KernelRun:
-        kernels = make_kernels(text, gpu_facts(self._preset.machine))
-        return kernel_run(self._preset, kernels, L2State.EMPTY, self.accuracy)
+    def _others(self, layer: Layer) -> list[tuple[OperatorClass, KernelRun]]:
+        """Class and run of every kernel that no all-reduce follows. The first kernel of a run fills L2."""
+        preset = self._preset
+        others = [(kind, make_kernels(text, gpu_facts(preset.machine))) for kind, text in layer.others()]
+        gemms = [make_kernels(text, gpu_facts(preset.machine)) for text in layer.sublayers()]
+        dirty = dirty_share((1, kernels) for kernels in [*gemms, *(kernels for _, kernels in others)])
+        return [(kind, kernel_run(preset, kernels, L2State.USED, self.accuracy, dirty)) for kind, kernels in others]
 
     def layer(self, name: str, use: str) -> Layer:
         """A layer of a model in a use of PHASES, with the operators of Megatron-LM.
@@ -139,9 +150,9 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
         """Time of the kernels that no all-reduce follows, by class."""
         times: dict[OperatorClass, float] = {each: 0.0 for each in OperatorClass if each != OperatorClass.COMMUNICATION}
         gap_ps = self._preset.machine.dispatch.gap_ps
-        for kind, text in layer.others():
-            found = results[self._run(text).key].kernels
-            times[kind] += sum(kernel.time_ps + gap_ps for kernel in found) / PS_PER_US
+        for kind, run in self._others(layer):
+            own = results[run.key].kernels[1:]
+            times[kind] += sum(kernel.time_ps + gap_ps for kernel in own) / PS_PER_US
         return times
 
 
