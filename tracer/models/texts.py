@@ -286,12 +286,11 @@ class KernelTexts:
     def head(self) -> list[str]:
         """Activation and norm before the words of an encoder are predicted."""
         rows, hidden = self.how.predicted, self.model.hidden
-        return [*self.activation(rows, hidden), self._text(self.model.norm, rows=rows, cols=hidden, stats=True)]
+        return [*self.activation(rows, hidden), self.norm(rows, hidden)]
 
     def head_backward(self) -> list[str]:
         rows, hidden = self.how.predicted, self.model.hidden
-        norm = self._text(self.model.norm, rows=rows, cols=hidden, backward=True)
-        return [norm, *self.activation(rows, hidden, backward=True)]
+        return [self.norm_backward(rows, hidden), *self.activation(rows, hidden, backward=True)]
 
     def loss(self, backward: bool = False) -> list[str]:
         vocab, eager = -(-self.model.vocab // self.how.tp), {"fused": "false"} if self.eager else {}
