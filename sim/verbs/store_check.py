@@ -9,7 +9,7 @@ from traces.command.tables import print_json
 @click.command("check")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def store_check(as_json: bool) -> None:
-    """Read every result of the store and check its checksums and its key. Damaged results are removed.
+    """Read every result of the store and check its seal and its key. Damaged results are removed.
 
     Example: t3sim store check
     """

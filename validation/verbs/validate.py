@@ -49,7 +49,7 @@ def validate(
     Writes report.md, report.html, validation.h5 and figures into the folder --out. Finished runs are kept in the store
     (T3SIM_STORE), so that an interrupted call goes on where it stopped. Exit status 1: a claim has left its tolerance.
 
-    Everything, hours on a slow machine: --full --workers 2.
+    All but the searches, hours on a slow machine: --full --workers 2.
 
     Example: t3sim validate --only gemm_counters --out report
     """
