@@ -18,13 +18,11 @@ OVERRIDE = "override"
 """Kind of a value that the user set for one run."""
 BORROWED = "borrowed"
 """Kind of a value that the preset does not give: it is that of the machine of the T3 paper (`fabric/t3.toml`)."""
-ORIGINS = (*KINDS, BORROWED, OVERRIDE)
-"""All kinds of a loaded value."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Evidence for a value: its kind (one of ORIGINS) and a reference."""
+    """Evidence for a value: its kind (one of KINDS, BORROWED or OVERRIDE) and a reference."""
 
     kind: str
     source: str

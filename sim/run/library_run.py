@@ -44,7 +44,7 @@ from sim.spec import Machine
 from tracer.gemm.source import OUTPUT_TILE, GemmSource
 from traces.errors import UserError
 
-IN_SWITCH = {"all_reduce": nvls.all_reduce, "reduce_scatter": nvls.reduce_scatter, "all_gather": nvls.all_gather}
+SWITCH_PLANS = {"all_reduce": nvls.all_reduce, "reduce_scatter": nvls.reduce_scatter, "all_gather": nvls.all_gather}
 """Plans of NVLS."""
 CREDITS = 16_384
 """2 MB of lines: more than rate x round trip of every link of the library (NVLink 5: 722 KB)."""
@@ -167,7 +167,7 @@ class LibraryRun(Run):
         gpus = range(self.gpus)
         if self.choice.algorithm == NVLS:
             switch, step_ps = adding_switch(machine, self.gpus), machine.collective.step_ps
-            return [IN_SWITCH[self.kind](output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
+            return [SWITCH_PLANS[self.kind](output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
         topology, pieces = machine.link.topology, self.pieces
         if self.choice.algorithm == TREE:
             per_node = self.gpus // self.choice.nodes

@@ -68,7 +68,7 @@ COLLECTIVES = {
     "all_gather": Collective(all_gather, 1.0),
     "all_reduce": Collective(all_reduce, 3.0),
     "all_to_all": Collective(all_to_all, 2.0),
-    "send": Collective(send, 2.0),
+    "send_recv": Collective(send, 2.0),
     "local_reduce": Collective(local_reduce, 1.0),
     nvls.REDUCE_SCATTER: Collective(nvls.reduce_scatter, 2.0, in_switch=True),
     nvls.ALL_GATHER: Collective(nvls.all_gather, 1.0, in_switch=True),
@@ -87,7 +87,7 @@ def run_plan(
     progress: Progress | None = None,
     save_points: SavePoints | None = None,
 ) -> RunResult:
-    """Run kernels on many GPUs, with a plan for the buffers of each GPU. All other functions of this module use it.
+    """Run kernels on many GPUs, with a plan for the buffers of each GPU.
 
     Args:
         plans: of every GPU, in order (`sim.collective.plans`, `sim.collective.patterns`).

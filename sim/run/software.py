@@ -31,7 +31,7 @@ from sim.spec import DmaPolicy, Granularity, Machine
 from tracer.gemm.source import GemmSource
 from traces.schema import LINE_BYTES
 
-AG_COPIES, FLUX_GATHER, IN_SWITCH = "all_gather_copies", "flux_gather", "in_switch"
+AG_COPIES, FLUX_GATHER, FUSED_IN_SWITCH = "all_gather_copies", "flux_gather", "in_switch"
 COUNTER_BITS = 48
 
 
@@ -50,7 +50,7 @@ def check_software(machine: Machine, kind: str, source: GemmSource, chunks: Chun
         UserError: names the field, its value and what is allowed.
     """
     check_kernel_is_tracked(source)
-    if kind == IN_SWITCH:
+    if kind == FUSED_IN_SWITCH:
         nvls.fused(source.output_tiles(), chunks, 0, adding_switch(machine, chunks.gpus))
     else:
         scattered(kind, source.output_tiles(), chunks, 0, own or machine.link.topology)
@@ -61,7 +61,7 @@ class SoftwareRun(GpusRun):
     """One of the runs of this file.
 
     Attributes:
-        kind: one of `sim.collective.software.OVERLAPS`, FLUX_GATHER, AG_COPIES or IN_SWITCH.
+        kind: one of `sim.collective.software.OVERLAPS`, FLUX_GATHER, AG_COPIES or FUSED_IN_SWITCH.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class SoftwareRun(GpusRun):
             copies = [all_gather_copies(output, self.chunks, gpu, topology) for gpu in gpus]
             return run_plan(machine, copies, lambda plan: [], **settings)
         check_kernel_is_tracked(self.source)
-        if self.kind == IN_SWITCH:
+        if self.kind == FUSED_IN_SWITCH:
             switch = adding_switch(machine, self.chunks.gpus)
             sent = [nvls.fused(output, self.chunks, gpu, switch) for gpu in gpus]
             return run_plan(machine, sent, self._scattered, **settings)

@@ -6,7 +6,7 @@ from sim.collective.library import PLAIN
 from sim.collective.own_plan import OwnPlan
 from sim.collective.topology import is_direct
 from sim.presets import Preset
-from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, IN_SWITCH, LIBRARY, SEQUENTIAL, SOFTWARE
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, LIBRARY, SEQUENTIAL, SOFTWARE, SWITCH_CONFIGURATIONS
 from sim.spec import Topology
 from traces.errors import UserError
 
@@ -39,6 +39,6 @@ def asked_configurations(
     link, node_gpus = preset.machine.link, preset.machine.network.node_gpus
     adds = link.in_switch and link.topology == Topology.SWITCH and (node_gpus == 0 or gpus <= node_gpus)
     direct = len(own.distances(gpus)) == gpus - 1 if own else is_direct(link.topology)
-    missing = {*([] if direct else SOFTWARE), *([] if adds else IN_SWITCH)}
+    missing = {*([] if direct else SOFTWARE), *([] if adds else SWITCH_CONFIGURATIONS)}
     missing |= {LIBRARY} if preset.machine.collective.library == PLAIN else set()
     return tuple(name for name in ALL_CONFIGURATIONS if name not in missing)

@@ -25,15 +25,13 @@ from traces.choices import nearest
 from traces.errors import UserError
 from traces.units import PS_PER_NS
 
-ALIASES = {"alltoall": "all_to_all", "point_to_point": "send_recv"}
-
 
 @dataclass(frozen=True)
 class Collective:
     """A question: a collective on a machine.
 
     Attributes:
-        kind: one of KINDS, or of ALIASES.
+        kind: one of KINDS.
         gpus: their number.
         data_bytes: buffer of a GPU: input of a reduce-scatter, output of an all-gather, message of send_recv.
         library: one of LIBRARIES; None = that of the preset (`collective.library`).
@@ -53,11 +51,11 @@ class Collective:
     channels: int | None = None
 
     def __post_init__(self):
-        if self.name not in KINDS:
-            raise UserError(f"collective: found {self.kind!r}; {nearest(self.kind, (*KINDS, *ALIASES))}")
+        if self.kind not in KINDS:
+            raise UserError(f"collective: found {self.kind!r}; {nearest(self.kind, KINDS)}")
         if self.gpus < 2:
             raise UserError(f"gpus: found {self.gpus}, allowed are 2 and more: a collective needs two")
-        if self.name == "send_recv" and self.gpus != 2:
+        if self.kind == "send_recv" and self.gpus != 2:
             raise UserError(f"gpus: found {self.gpus}, allowed are 2: send_recv is between two GPUs")
         if not 1 <= self.data_bytes <= LARGEST_BYTES:
             raise UserError(f"bytes: found {self.data_bytes}, allowed are 1 to {LARGEST_BYTES}")
@@ -67,15 +65,11 @@ class Collective:
             names = dict.fromkeys((PLAIN, own))
             raise UserError(f"library: found {self.library!r}, allowed are {', '.join(names)}: {self.preset.name} has "
                             f"collective.library = {row}")  # fmt: skip
-        if self.row == PLAIN and self.name == "broadcast":
-            plain = ", ".join(kind for kind in KINDS if kind != self.name)
-            raise UserError(f"collective: found {self.name} with the library plain, allowed are {plain}: T3 has none")
+        if self.row == PLAIN and self.kind == "broadcast":
+            plain = ", ".join(kind for kind in KINDS if kind != self.kind)
+            raise UserError(f"collective: found {self.kind} with the library plain, allowed are {plain}: T3 has none")
         if self.row == PLAIN and (self.algorithm, self.protocol, self.channels) != (None, None, None):
             raise UserError("algorithm, protocol, channels: found one with the library plain, which has no choice")
-
-    @property
-    def name(self) -> str:
-        return ALIASES.get(self.kind, self.kind)
 
     @property
     def row(self) -> str:
@@ -83,23 +77,26 @@ class Collective:
         return PLAIN if self.library == PLAIN else self.preset.machine.collective.library
 
     @property
+    def exchange(self) -> Exchange:
+        return Exchange(self.kind, self.data_bytes, self.gpus)
+
+    @property
     def whole_bytes(self) -> int:
-        """The buffer that is cut into chunks: in send_recv each of the two GPUs sends a half."""
-        return self.data_bytes * (2 if self.name == "send_recv" else 1)
+        """The buffer that is cut into chunks."""
+        return self.exchange.whole_bytes
 
     def choice(self) -> Choice:
         """The choice of the library."""
         chosen = {"algorithm": self.algorithm, "protocol": self.protocol, "channels": self.channels}
-        return choice_on(self.preset.machine, self.name, self.gpus, self.whole_bytes, **chosen)
+        return choice_on(self.preset.machine, self.kind, self.gpus, self.whole_bytes, **chosen)
 
     def run(self) -> CollectiveRun | LibraryRun:
         """The run of the whole buffer."""
         if self.row == PLAIN:
-            kind, each = ("send", self.whole_bytes // 2) if self.name == "send_recv" else (self.name, self.whole_bytes)
-            return plain_run(self.preset, Exchange(kind, each, self.gpus))
+            return plain_run(self.preset, self.exchange)
         choice = self.choice()
         preset = library_preset(self.preset, choice)
-        return LibraryRun(preset=preset, kind=self.name, gpus=self.gpus, data_bytes=self.whole_bytes, choice=choice)
+        return LibraryRun(preset=preset, kind=self.kind, gpus=self.gpus, data_bytes=self.whole_bytes, choice=choice)
 
     def runs(self, whole: bool = False) -> dict[int, Run]:
         """Size of the whole buffer in bytes -> its run: this size, or two smaller ones of a library's collective."""
@@ -183,7 +180,7 @@ def result_of(asked: Collective, runs: Mapping[int, Run], results: Mapping[int, 
     time_ps, read, write, link = (_on_line(sizes, each, asked.whole_bytes) for each in zip(*moved, strict=True))
     how = asked_run.choice if isinstance(asked_run, LibraryRun) else _plain_choice(asked)
     return CollectiveResult(
-        collective=asked.name,
+        collective=asked.kind,
         gpus=asked.gpus,
         bytes=asked.data_bytes,
         padded_bytes=_padded_bytes(asked_run) * asked.data_bytes // asked.whole_bytes,
@@ -193,7 +190,7 @@ def result_of(asked: Collective, runs: Mapping[int, Run], results: Mapping[int, 
         protocol=how.protocol,
         channels=how.channels,
         time_ns=time_ps / PS_PER_NS,
-        bus_GBps=bus_share(asked.name, asked.gpus) * asked.data_bytes * 1000 / time_ps,
+        bus_GBps=bus_share(asked.kind, asked.gpus) * asked.data_bytes * 1000 / time_ps,
         dram_read_bytes=round(read),
         dram_write_bytes=round(write),
         link_bytes=round(link),
@@ -228,6 +225,6 @@ def _on_line(sizes: Sequence[int], values: Sequence[int], wanted: int) -> float:
 def _plain_choice(asked: Collective) -> Choice:
     """The plain plans as a choice: no protocol, all CUs of `collective.cus`."""
     machine = asked.preset.machine
-    direct = is_direct(machine.link.topology) or DIRECT in ALGORITHMS[asked.name]
+    direct = is_direct(machine.link.topology) or DIRECT in ALGORITHMS[asked.kind]
     cus = min(machine.collective.cus, machine.cu.count)
     return Choice(PLAIN, DIRECT if direct else RING, PLAIN, cus)

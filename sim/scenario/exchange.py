@@ -85,8 +85,7 @@ def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
     """The run of an exchange by the library of the preset; None = the library does not do it."""
     if preset.machine.collective.library == PLAIN or beyond_node(preset, exchange):
         return None
-    kind = "send_recv" if exchange.kind == "send" else exchange.kind
-    size = whole_bytes(exchange)
+    kind, size = exchange.kind, exchange.whole_bytes
     choice = choice_on(preset.machine, kind, exchange.gpus, size)
     return LibraryRun(
         preset=library_preset(preset, choice), kind=kind, gpus=exchange.gpus, data_bytes=size, choice=choice
@@ -95,11 +94,6 @@ def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
 
 def plain_run(preset: Preset, exchange: Exchange) -> CollectiveRun:
     """The run of an exchange with the plans of `sim.collective.plans`."""
-    source = buffer_of(whole_bytes(exchange), exchange.gpus)
+    source = buffer_of(exchange.whole_bytes, exchange.gpus)
     chunks = even_chunks(source.tiles, exchange.gpus)
     return CollectiveRun(preset=preset, source=source, chunks=chunks, kind=exchange.kind)
-
-
-def whole_bytes(exchange: Exchange) -> int:
-    """The buffer that is cut into chunks: in a send each of the two GPUs sends a half."""
-    return exchange.bytes * (2 if exchange.kind == "send" else 1)

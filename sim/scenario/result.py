@@ -48,14 +48,16 @@ NVLS, SP_NVLS, T3_NVLS = "NVLS", "SP-NVLS", "T3-NVLS"
 CONFIGURATIONS = (SEQUENTIAL, T3, T3_MCA, IDEAL, IDEAL_NMC)
 """Those of the paper. They are simulated if nothing else is asked for."""
 SOFTWARE = (DECOMPOSED, COPY_ENGINES, FLUX)
-IN_SWITCH = (NVLS, SP_NVLS, T3_NVLS)
+SWITCH_CONFIGURATIONS = (NVLS, SP_NVLS, T3_NVLS)
 """Those that need a switch that adds and copies."""
-ALL_CONFIGURATIONS = (*CONFIGURATIONS, LIBRARY, *SOFTWARE, *IN_SWITCH)
+ALL_CONFIGURATIONS = (*CONFIGURATIONS, LIBRARY, *SOFTWARE, *SWITCH_CONFIGURATIONS)
 RUNS = (
     *("gemm", "rs", "rs_nmc", "ag", "t3", "t3_mca", "decomposed", "copy_engines", "flux", "add", "ag_copies"),
     *("ar_nvls", "ag_nvls", "t3_nvls", "ar_library", "rs_nvls"),
 )
 """Names of the runs from which the configurations are computed."""
+FUSED_RUNS = ("t3", "t3_mca")
+"""A GEMM with T3."""
 NEEDS = {
     SEQUENTIAL: ("gemm", "rs", "ag"),
     T3: ("t3", "ag"),

@@ -27,15 +27,15 @@ from sim.run.library_run import LibraryRun, library_preset
 from sim.run.many_gpus import collective_cus, fused_plans, replace_unit
 from sim.run.result import RunResult
 from sim.run.run import Run, gemm_run
-from sim.run.software import AG_COPIES, SoftwareRun, check_software
-from sim.run.software import IN_SWITCH as FUSED_IN_SWITCH
+from sim.run.software import AG_COPIES, FUSED_IN_SWITCH, SoftwareRun, check_software
 from sim.run.store import Store, run_or_get
 from sim.scenario.result import (
     CONFIGURATIONS,
-    IN_SWITCH,
+    FUSED_RUNS,
     LIBRARY,
     NEEDS,
     RUNS,
+    SWITCH_CONFIGURATIONS,
     T3,
     T3_MCA,
     ScenarioResult,
@@ -227,7 +227,7 @@ class Scenario:
             "explicit": self.explicit,
             "own": self.own,
         }
-        if name in ("t3", "t3_mca"):
+        if name in FUSED_RUNS:
             arbiter = Arbiter.ROUND_ROBIN if name == "t3" else _mca_of(self.preset.machine.hbm.arbiter)
             return FusedRun(source=self.fused(), arbitration=arbiter, **common)
         if name == DECOMPOSED:
@@ -297,7 +297,7 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
         whole = scenario.fused() if name == FLUX else scenario.source()
         source, cut = scenario.pieces() if name == DECOMPOSED else (whole, chunks)
         check_software(scenario.preset.machine, name, source, cut, scenario.own)
-    if {*IN_SWITCH} & set(configurations):
+    if {*SWITCH_CONFIGURATIONS} & set(configurations):
         check_software(scenario.preset.machine, FUSED_IN_SWITCH, scenario.fused(), chunks, scenario.own)
     if LIBRARY in configurations:
         scenario.run("ar_library")

@@ -6,7 +6,7 @@ from sim.collective.library import ALGORITHMS, LIBRARIES, PROTOCOLS
 from sim.host.team import use_threads
 from sim.presets import load_preset
 from sim.run.store import Store
-from sim.scenario.collective import ALIASES, Collective, simulate_collective
+from sim.scenario.collective import Collective, simulate_collective
 from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import with_threads
 from traces.command.meter import Meter
@@ -19,7 +19,7 @@ ALGORITHM_NAMES = tuple(dict.fromkeys(name for names in ALGORITHMS.values() for 
 
 
 @click.command()
-@click.argument("kind", metavar="KIND", type=NearChoice((*ALGORITHMS, *ALIASES)))
+@click.argument("kind", metavar="KIND", type=NearChoice(tuple(ALGORITHMS)))
 @click.option("--gpus", type=int, required=True, help="Number of GPUs.")
 @click.option("--bytes", "data_bytes", type=int, required=True, help="Buffer of a GPU in bytes.")
 @with_machine("a100_80g")
@@ -48,7 +48,7 @@ def collective(
 ) -> None:
     """Simulate one collective on idle GPUs: time, bandwidth, DRAM and link traffic of one GPU.
 
-    KIND is all_reduce, reduce_scatter, all_gather, all_to_all (alltoall), send_recv (point_to_point) or broadcast.
+    KIND is all_reduce, reduce_scatter, all_gather, all_to_all, send_recv or broadcast.
 
     Example: t3sim collective all_gather --gpus 4 --bytes 65536 --preset a100_80g --json
 

@@ -54,7 +54,9 @@ VARIABLES = (
     "NUMBA_DISABLE_JIT",
     "NUMBA_BOUNDSCHECK",
 )
-KERNELS: dict[str, Callable] = {"the machine": run_engine, "GEMM synthesis": write_workgroup}
+COMPILED = (".kernel", ".apart", ".part")
+"""Suffixes of the files of the compile cache."""
+FUNCTIONS: dict[str, Callable] = {"the machine": run_engine, "GEMM synthesis": write_workgroup}
 """Name in the output -> outermost compiled function."""
 UNWELL = 1
 
@@ -114,7 +116,7 @@ def findings() -> dict[str, Any]:
         "environment": {name: os.environ.get(name, "not set") for name in VARIABLES},
         "cache": cache,
         "store": store,
-        "compiled": {what: _compile_state(kernel) for what, kernel in KERNELS.items()},
+        "compiled": {what: _compile_state(kernel) for what, kernel in FUNCTIONS.items()},
         "problems": problems,
     }
 
@@ -133,11 +135,11 @@ def _how_to_install(library: str) -> str:
 
 def _cache() -> dict[str, Any]:
     folder = cache_root()
-    files = list(folder.rglob("*.kernel")) if folder.is_dir() else []
+    files = [path for path in folder.rglob("*") if path.suffix in COMPILED] if folder.is_dir() else []
     return {
         "folder": str(folder),
         "writable": _writable(folder),
-        "kernels": len(files),
+        "functions": len(files),
         "bytes": sum(path.stat().st_size for path in files),
         "free_bytes": shutil.disk_usage(_existing(folder)).free,
     }

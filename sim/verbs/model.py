@@ -21,12 +21,11 @@ from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recomput
 from tracer.models.schedule import OperatorClass
 from traces.command.alone import check_alone
 from traces.command.output_format import with_format
-from traces.command.tables import Quantity, duration, print_json, print_table, print_text, size
+from traces.command.tables import Quantity, duration, print_json, print_table, print_text, share, size
 from traces.errors import UserError
 from traces.output import output_path
 from traces.units import PS_PER_NS, time_text
 
-PERCENT = 100
 NUMBERS = {
     "tp": "GPUs of tensor parallelism.",
     "pp": "Stages of the pipeline.",
@@ -173,12 +172,12 @@ def show_model(result: ModelResult) -> None:
     compute = {name: value for name, value in base.class_ps.items() if name != OperatorClass.COMMUNICATION}
     hidden_ps = base.class_ps[OperatorClass.COMMUNICATION] - base.exposed_ps
     rows: list[tuple[str, Quantity, Quantity | None]] = [
-        (str(name), duration(value), _share(value, base.time_ps)) for name, value in compute.items() if value
+        (str(name), duration(value), share(value / base.time_ps)) for name, value in compute.items() if value
     ]
-    rows.append(("exposed communication", duration(base.exposed_ps), _share(base.exposed_ps, base.time_ps)))
+    rows.append(("exposed communication", duration(base.exposed_ps), share(base.exposed_ps / base.time_ps)))
     rows.append(("hidden communication", duration(hidden_ps), None))
     if base.bubble_ps:
-        rows.append(("other stages of the pipeline", duration(base.bubble_ps), _share(base.bubble_ps, base.time_ps)))
+        rows.append(("other stages of the pipeline", duration(base.bubble_ps), share(base.bubble_ps / base.time_ps)))
     print_table(f"Time of an iteration: {time_text(base.time_ps)}", ("class", "time", "share"), rows)
     speedups = [
         (name, duration(each.time_ps), Quantity(result.speedup(name), f"{result.speedup(name):.3f}"))
@@ -187,7 +186,7 @@ def show_model(result: ModelResult) -> None:
     print_table("Configurations", ("configuration", "time", "speed-up"), speedups)
     if scenario.overlap:
         click.echo(
-            f"T3 can overlap {_share(result.reach_ps, base.time_ps)} of Sequential: GEMMs whose output is reduced.\n"
+            f"T3 can overlap {share(result.reach_ps / base.time_ps)} of Sequential: GEMMs whose output is reduced.\n"
             "Assumed: a collective takes CUs from GEMMs beside it, but no bandwidth; all GPUs and stages do the same."
         )
     steps = sorted(result.operators(), key=lambda row: -row["count"] * row["time_ns"])
@@ -214,7 +213,3 @@ def _list_models(as_json: bool) -> None:
         return
     rows = [(each.name, round(each.weights / 1e9, 1), each.layers, each.hidden) for each in found]
     print_table("Models", ("name", "billion parameters", "layers", "hidden"), rows)
-
-
-def _share(part: int, whole: int) -> Quantity:
-    return Quantity(part / whole, f"{PERCENT * part / whole:.1f} %")

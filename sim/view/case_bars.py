@@ -1,13 +1,12 @@
-"""Style of the figures of the validation: size, palette, labels."""
+"""Grouped bars of cases, for example sub-layers: titles, colours, hatches, labels that fit."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from sim.view import style
+from sim.view.style import PALETTE
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
-"""Okabe and Ito's palette. Colour-blind readers can distinguish its colours."""
 HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 """A second distinction, for grey prints."""
 DPI = 110
@@ -36,7 +35,7 @@ def grouped_bars(axes: Any, groups: Sequence[str], series: Mapping[str, Sequence
         across = [group + (place - (len(series) - 1) / 2) * share for group in range(len(groups))]
         heights = [value - 1 for value in values]
         mark = HATCHES[place % len(HATCHES)]
-        colour = COLOURS[place % len(COLOURS)]
+        colour = PALETTE[place % len(PALETTE)]
         axes.bar(across, heights, share, bottom=1, label=label, color=colour, hatch=mark, edgecolor="white")
     room_in = axes.figure.get_figwidth() / (len(groups) + 1)
     turned = widest_in(groups) > room_in

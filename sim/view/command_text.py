@@ -11,7 +11,7 @@ from sim.presets import Preset, load_preset
 from sim.presets.preset import OVERRIDE
 from sim.results import RunResult
 from sim.run.accuracy import accuracy_text
-from sim.run.software import IN_SWITCH
+from sim.run.software import FUSED_IN_SWITCH
 from sim.scenario.result import CONFIGURATIONS, COPY_ENGINES, DECOMPOSED, FLUX, T3, T3_MCA, T3_NVLS
 from tracer.kernels import kernel_text
 from traces.errors import UserError
@@ -23,7 +23,7 @@ BY_SOFTWARE = {
     software.DECOMPOSED: DECOMPOSED,
     software.COPY_ENGINES: COPY_ENGINES,
     software.FLUX: FLUX,
-    IN_SWITCH: T3_NVLS,
+    FUSED_IN_SWITCH: T3_NVLS,
 }
 """Kind of a software run with a GEMM -> its configuration."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sim.results import ResultsArchive, RunResult
-from sim.scenario.result import COLUMN
+from sim.scenario.result import COLUMN, FUSED_RUNS
 from sim.view.dram_traffic import draw_traffic
 from sim.view.queue_occupancy import draw_queue
 from sim.view.rates import draw_rates
@@ -28,7 +28,6 @@ OF_ONE_RUN: dict[str, Callable[[RunResult], "Figure"]] = {
 }
 OF_SERIES = ("traffic", "queue")
 """Kinds that need a time series."""
-FUSED = ("t3", "t3_mca")
 STUDY, SPEEDUPS = "study", "speedups"
 KINDS = (*OF_ONE_RUN, STUDY, SPEEDUPS)
 
@@ -100,4 +99,4 @@ def _run_of(archive: ResultsArchive, kind: str, number: int | None) -> RunResult
     fitting = [run for _, run in archive.results() if (run.series if kind in OF_SERIES else run.kernels)]
     if number is not None or not fitting:
         return archive.run(number or 0)
-    return next((run for run in fitting if run.point.get(COLUMN) in FUSED), fitting[0])
+    return next((run for run in fitting if run.point.get(COLUMN) in FUSED_RUNS), fitting[0])

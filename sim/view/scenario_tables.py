@@ -6,7 +6,7 @@ import numpy as np
 
 from sim.results import RunResult
 from sim.run.shares import bounded_by, shares, tera_flop_per_s
-from sim.scenario.result import ALL_CONFIGURATIONS, T3, T3_MCA, TRAFFIC
+from sim.scenario.result import ALL_CONFIGURATIONS, FUSED_RUNS, T3, T3_MCA, TRAFFIC
 from sim.view.heading import is_of_gpu_0, origins_text, run_heading
 from traces.command.tables import Quantity, duration, print_table, print_text
 from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, ps_to_ns, time_text
@@ -20,7 +20,6 @@ TRAFFIC_COLUMNS = ("GEMM r", "GEMM w", "RS r", "RS w", "AG r", "AG w")
 """Short names of TRAFFIC: reads and writes."""
 LARGE_BYTES = 10 * MEGA
 """Traffic from which a table is in MB."""
-FUSED = ("t3", "t3_mca")
 BURST = 0.8
 """An interval of the time series with more than this share of the peak of DRAM counts as a burst."""
 NONE = Quantity(None, "-")
@@ -84,7 +83,7 @@ def _run_row(name: str, run: RunResult) -> tuple[object, ...]:
 
 def _show_fused(runs: Runs, whose: str) -> None:
     """Why each fused kernel took as long as it did."""
-    fused = {name: run for name, run in runs.items() if name in FUSED}
+    fused = {name: run for name, run in runs.items() if name in FUSED_RUNS}
     if not fused:
         return
     print_text("")

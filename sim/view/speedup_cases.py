@@ -10,7 +10,7 @@ from typing import Any
 
 from sim.results import ResultsArchive, RunResult
 from sim.scenario.result import ALL_CONFIGURATIONS, COLUMN, SEQUENTIAL
-from sim.view.paper import case_title
+from sim.view.case_bars import case_title
 from traces.command.tables import number_text
 from traces.errors import UserError
 

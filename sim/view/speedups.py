@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
-from sim.view.paper import case_title, grouped_bars, new_figure, widest_in
+from sim.view.case_bars import case_title, grouped_bars, new_figure, widest_in
 from sim.view.style import label_of, legend_below, save
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ NOTE, VALUES = np.frombuffer(b"T3", np.uint8), np.frombuffer(b"Val ", np.uint8)
 
 BAD_PREFIX, BAD_PC, BAD_MASK = -int(Trouble.BAD_PREFIX), -int(Trouble.BAD_PC), -int(Trouble.BAD_MASK)
 BAD_REGISTER_COUNT, BAD_REGISTER = -int(Trouble.BAD_REGISTER_COUNT), -int(Trouble.BAD_REGISTER)
-BAD_WIDTH, NO_IMMEDIATE = -int(Trouble.BAD_WIDTH), -int(Trouble.NO_IMMEDIATE)
+NO_IMMEDIATE = -int(Trouble.NO_IMMEDIATE)
 BAD_NOTE, OTHER_BLOCK, BAD_VALUES = -int(Trouble.BAD_NOTE), -int(Trouble.OTHER_BLOCK), -int(Trouble.BAD_VALUES)
 
 

@@ -16,7 +16,7 @@ from tracer.models.schedule import Exchange, Lane, OperatorClass, Step
 from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
 
-MATRIX, ATTENTION, NORM = OperatorClass.MATRIX, OperatorClass.ATTENTION, OperatorClass.NORM
+MATRIX, NORM = OperatorClass.MATRIX, OperatorClass.NORM
 AGAIN = "again_"
 """Before the name of a step that the backward pass computes again."""
 

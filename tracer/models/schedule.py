@@ -28,7 +28,7 @@ class Exchange:
     """A collective, or a send to one GPU.
 
     Attributes:
-        kind: all_reduce, reduce_scatter, all_gather, all_to_all or send.
+        kind: all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.
         bytes: of the whole buffer (all_to_all: what one GPU holds).
         gpus: in the group.
     """
@@ -36,6 +36,11 @@ class Exchange:
     kind: str
     bytes: int
     gpus: int
+
+    @property
+    def whole_bytes(self) -> int:
+        """The buffer that is cut into chunks: in send_recv each of the two GPUs sends a half."""
+        return self.bytes * (2 if self.kind == "send_recv" else 1)
 
 
 @dataclass(frozen=True)

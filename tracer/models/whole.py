@@ -15,7 +15,7 @@ from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedul
 from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
 
-COMMUNICATION, MATRIX, NORM = OperatorClass.COMMUNICATION, OperatorClass.MATRIX, OperatorClass.NORM
+COMMUNICATION, NORM = OperatorClass.COMMUNICATION, OperatorClass.NORM
 PART, ALIGNED = 1 << 28, 1024
 """Most weights that one kernel of an optimizer updates, and of what their number is a multiple (assumed; libraries cut
 long lists of weights into chunks too, but run each kernel over all chunks: in short parts a kernel would find in L2
@@ -229,5 +229,5 @@ def _handover(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     if how.pp == 1:
         return ()
     size = how.rows * model.hidden * how.dtype.bytes
-    step = Step("send", COMMUNICATION, Exchange("send", size, 2), lane=Lane.PIPELINE)
+    step = Step("send", COMMUNICATION, Exchange("send_recv", size, 2), lane=Lane.PIPELINE)
     return (step, replace(step, name="send_back")) if how.train else (step,)

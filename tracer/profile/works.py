@@ -86,7 +86,7 @@ ALL_REDUCES = {
     "sgl_kernel::all_reduce": 1,
 }
 """All-reduces of all GPUs that are no kernels of a library, and the place of their buffer."""
-IN_SWITCH = "multimem"
+MULTIMEM = "multimem"
 """Part of the name of an all-reduce that the switch does."""
 
 
@@ -308,7 +308,7 @@ KNOWN: dict[str, tuple[OperatorClass, Kind]] = {
 
 def in_switch(call: Call) -> bool:
     """Is the call an all-reduce that the switch does?"""
-    return call.name in ALL_REDUCES and IN_SWITCH in call.name
+    return call.name in ALL_REDUCES and MULTIMEM in call.name
 
 
 def reduced_gemms(works: Sequence[str | Exchange | None], calls: Sequence[Call]) -> Iterator[tuple[int, int]]:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.collective import Collective, simulate_collective
-from validation.against.model_predictions import current_revision
 from validation.csv_file import read_csv, write_csv
+from validation.revision import current_revision
 
 FOLDER = Path(__file__).parents[1] / "predictions"
 SIZES_BYTES = tuple(1 << power for power in range(12, 31))

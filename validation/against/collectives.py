@@ -18,7 +18,7 @@ import numpy as np
 
 from sim.presets import load_preset
 from sim.run.store import Store
-from sim.scenario.collective import ALIASES, Collective, CollectiveResult, simulate_collective
+from sim.scenario.collective import Collective, CollectiveResult, simulate_collective
 from traces.command.document import Bullets, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import MIB, NS_PER_US
 from validation.csv_file import read_csv
@@ -87,13 +87,17 @@ class Row:
         return self.bytes >= LARGE_BYTES
 
 
+NAMES = {"alltoall": "all_to_all", "point_to_point": "send_recv"}
+"""Name of a collective in REFERENCES -> here."""
+
+
 @cache
 def measured() -> dict[Case, dict[int, float]]:
     """Case -> size in bytes -> time in us."""
     times_us: dict[Case, dict[int, float]] = {}
     for path in REFERENCES:
         for row in read_csv(path):
-            kind = ALIASES.get(row["collective"], row["collective"])
+            kind = NAMES.get(row["collective"], row["collective"])
             case = Case(row["system"], int(row["gpus"]), kind)
             times_us.setdefault(case, {})[int(row["bytes"])] = float(row["time_us"])
     return times_us

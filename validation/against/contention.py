@@ -29,8 +29,8 @@ from tracer.sequence import CommandSequence
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.schema import SECTOR_BYTES
 from traces.units import PS_PER_MS
-from validation.against.model_predictions import current_revision
 from validation.csv_file import read_csv, write_csv
+from validation.revision import current_revision
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "contention_notes.md"

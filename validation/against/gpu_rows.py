@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from traces.errors import UserError
 from traces.schema import Cache
+from validation.csv_file import write_csv
 
 COLUMNS = ("gpu", "kind", "case", "quantity", "value", "unit", "provenance")
 KERNEL_COLUMNS = ("gpu", "case", "kernel", "grid", "block", "provenance")
@@ -151,24 +152,13 @@ class NcuCase(NamedTuple):
 def write_rows(path: str | Path, gpu: str, provenance: str, rows: Iterable[MeasuredRow]) -> None:
     """Write the CSV completely or not at all."""
     cells = ((gpu, row.kind, row.case, row.quantity, f"{row.value:.6g}", row.unit, provenance) for row in rows)
-    _write(Path(path), COLUMNS, cells)
+    write_csv(Path(path), COLUMNS, cells)
 
 
 def write_kernels(path: str | Path, gpu: str, provenance: str, cases: Iterable[tuple[str, NcuCase]]) -> None:
     """Write the kernels of each case, completely or not at all. Their names are cut off at their types."""
     cells = ((gpu, case, *kernel, provenance) for case, found in cases for kernel in found.kernels.values())
-    _write(Path(path), KERNEL_COLUMNS, cells)
-
-
-def _write(path: Path, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
-    temporary = path.with_name(path.name + ".part")
-    try:
-        temporary.write_text(text.getvalue(), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as problem:
-        raise UserError(f"{path}: {problem.strerror}") from None
+    write_csv(Path(path), KERNEL_COLUMNS, cells)
 
 
 def read_rows(path: str | Path) -> MeasuredGpu:

@@ -7,7 +7,6 @@ committed before any measurement of these cases was at hand in this project.
 """
 
 import argparse
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,13 +26,13 @@ from traces.units import PS_PER_MS
 from validation.against import models
 from validation.against.models import ACCURACY, BERT, OPERATORS, iteration, simulate
 from validation.csv_file import read_csv, write_csv
+from validation.revision import current_revision
 
 PATH = Path(__file__).parents[1] / "predictions" / "models.csv"
 COLUMNS = ("case", "machine", "figure", "time_ms", "kind", "code", "revision")
 CODE_DIGITS = 12
 """Of the hash of the simulator's code (`sim.run.code`) that made a row. Column `revision`: the commit, whose
 links and schedules the row has."""
-REVISION_DIGITS = 9
 A100_40_TIMING = {
     "CL": 18, "WL": 7, "RCD_rd": 18, "RCD_wr": 15, "RP": 18, "RAS": 42, "RC": 60, "RRD_S": 5, "RRD_L": 5, "FAW": 19,
     "RTP": 7, "WR": 20, "WTR_S": 8, "WTR_L": 10, "RTW": 15, "REFI": 4738, "RFC": 426,
@@ -166,12 +165,6 @@ def main() -> None:
         rows += [dict(zip(COLUMNS, row, strict=True)) for row in values]
         rows.sort(key=lambda row: [*CASES].index(row["case"]))
         write_csv(PATH, COLUMNS, (row.values() for row in rows))
-
-
-def current_revision() -> str:
-    """The commit of this checkout."""
-    asked = ("git", "rev-parse", f"--short={REVISION_DIGITS}", "HEAD")
-    return subprocess.run(asked, cwd=PATH.parent, check=True, capture_output=True, text=True).stdout.strip()
 
 
 if __name__ == "__main__":

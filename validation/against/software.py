@@ -13,6 +13,7 @@ the bandwidth of the preset's link. Published ratios of another simulator stand 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import NamedTuple
 
 from sim.energy import DEFAULT, load_energy
@@ -42,7 +43,6 @@ from traces.command.document import Block, Heading, Table, Text, notes, to_markd
 from traces.errors import UserError
 from traces.units import MEGA, PS_PER_US
 from validation.csv_file import read_csv, write_csv
-from validation.experiments.sublayers import geomean
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "software_notes.md"
@@ -180,7 +180,7 @@ def published() -> dict[str, dict[str, float]]:
 def over(results: Iterable[Mapping[str, Figures]], name: str) -> float | None:
     """Geometric mean of the speed-up of T3 over a configuration; None = the machine does not have it."""
     ratios = [one[name].time_ps / one[T3].time_ps for one in results if name in one]
-    return geomean(ratios) if ratios else None
+    return geometric_mean(ratios) if ratios else None
 
 
 def table(found: Found) -> str:
@@ -240,7 +240,7 @@ def _relative(results: Iterable[Mapping[str, Figures]]) -> Table:
     for name in results[0]:
         pairs = [(one[name], one[SEQUENTIAL]) for one in results]
         fields = ("time_ps", "dram_bytes", "link_bytes", "energy_nJ")
-        cells = [f"{geomean([getattr(a, field) / getattr(b, field) for a, b in pairs]):.3f}" for field in fields]
+        cells = [f"{geometric_mean([getattr(a, field) / getattr(b, field) for a, b in pairs]):.3f}" for field in fields]
         rows.append([name, *cells, f"{sum(a.on_cus_ps / a.time_ps for a, _ in pairs) / len(pairs):.0%}"])
     return Table(("configuration", "time", "DRAM", "link", "energy", "of its time CUs only communicate"), rows)
 

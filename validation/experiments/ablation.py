@@ -9,6 +9,7 @@ import msgspec
 
 from sim.run.result import RunResult
 from sim.run.run import Run
+from sim.scenario.result import FUSED_RUNS
 from sim.scenario.scenario import Scenario
 from traces.units import MEGA, PS_PER_US
 from validation.experiments.ablation_runs import VARIANTS, ring_runs
@@ -16,8 +17,7 @@ from validation.experiments.experiment import Experiment, Results
 from validation.experiments.sublayers import PERCENT
 from validation.experiments.workbench import Workbench, scenario_run
 
-RUNS = ("gemm", "rs", "t3", "t3_mca")
-FUSED = ("t3", "t3_mca")
+RUNS = ("gemm", "rs", *FUSED_RUNS)
 
 
 class Ablation(Experiment, tag="ablation", frozen=True, kw_only=True):
@@ -68,7 +68,7 @@ def _answers(results: dict[str, RunResult], rings: dict[str, int]) -> dict[str, 
     ideal_ps = max(gemm_ps, results["rs"].time_ps)
     answers = {"gemm_us": gemm_ps / PS_PER_US, "gemm_read_MB": int(results["gemm"].dram_bytes[0]) / MEGA}
     kernels_ps = {name: rings[f"{name}/kernel_ps"] for name in VARIANTS}
-    kernels_ps |= {name: results[name].kernel_ps or 0 for name in FUSED}
+    kernels_ps |= {name: results[name].kernel_ps or 0 for name in FUSED_RUNS}
     for name, kernel_ps in kernels_ps.items():
         answers[f"{name}/kernel_us"] = kernel_ps / PS_PER_US
         answers[f"{name}/gemm_slowdown"] = PERCENT * (kernel_ps / gemm_ps - 1)
@@ -76,6 +76,6 @@ def _answers(results: dict[str, RunResult], rings: dict[str, int]) -> dict[str, 
         name, _, stream = key.partition("/dram_bytes/")
         if stream:
             answers[f"{name}/{stream}_MB"] = value / MEGA
-    for name in FUSED:
+    for name in FUSED_RUNS:
         answers[f"{name}/overlap_loss"] = PERCENT * (results[name].time_ps / ideal_ps - 1)
     return answers

@@ -5,6 +5,7 @@ The answers compare three times: both kernels one after the other on all CUs; ea
 """
 
 from dataclasses import replace
+from statistics import geometric_mean
 
 from sim.presets import load_preset
 from sim.run.gpus_run import SideBySideRun
@@ -12,7 +13,7 @@ from sim.run.run import Run
 from sim.scenario.scenario import Scenario
 from traces.units import PS_PER_US
 from validation.experiments.experiment import Experiment, Results
-from validation.experiments.sublayers import PERCENT, geomean
+from validation.experiments.sublayers import PERCENT
 from validation.experiments.workbench import Workbench, scenario_run
 
 WHOLE = ("gemm", "rs", "ag")
@@ -62,7 +63,7 @@ class CuSplit(Experiment, tag="cu_split", frozen=True, kw_only=True):
                     f"{name}/{at}/speedup": sequential / (both.time_ps + gather),
                 }
                 speedups.setdefault(at, []).append(answers[f"{name}/{at}/speedup"])
-        return answers | {f"geomean/{at}/speedup": geomean(values) for at, values in speedups.items()}
+        return answers | {f"geomean/{at}/speedup": geometric_mean(values) for at, values in speedups.items()}
 
     def _split(self, scenario: Scenario, cus: int) -> tuple[Run, Run, Run]:
         """Runs of one sub-layer with one split: both kernels at once, the GEMM and the reduce-scatter alone."""

@@ -7,6 +7,7 @@ same time in every configuration.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import geometric_mean
 
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
@@ -24,7 +25,6 @@ from tracer.models.texts import KernelTexts
 from tracer.workloads import MODELS, Model
 from traces.units import PS_PER_US
 from validation.experiments.experiment import Experiment, Results
-from validation.experiments.sublayers import geomean
 from validation.experiments.workbench import Workbench, assembled, gpus_of, runs_for
 
 PHASES = {"training": ModelPhase.TRAIN, "inference": ModelPhase.PROMPT}
@@ -143,7 +143,7 @@ class Layers(Experiment, tag="layers", frozen=True, kw_only=True):
                         figures[f"{configuration}/speedup"]
                     )
         for key, values in speedups.items():
-            answers |= {key.format("geomean"): geomean(values), key.format("max"): max(values)}
+            answers |= {key.format("geomean"): geometric_mean(values), key.format("max"): max(values)}
         return answers
 
     def _others_us(self, layer: Layer, results: Results) -> dict[OperatorClass, float]:

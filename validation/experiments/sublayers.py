@@ -1,6 +1,6 @@
 """Experiment: sub-layers in the five configurations, their speed-ups, their DRAM traffic, and the means over all."""
 
-from math import prod
+from statistics import geometric_mean
 
 from sim.run.run import Run
 from sim.scenario.result import CONFIGURATIONS, IDEAL, IDEAL_NMC, SEQUENTIAL, T3, T3_MCA, ScenarioResult
@@ -91,7 +91,7 @@ def means(results: list[ScenarioResult]) -> dict[str, float]:
         speedups = [result.speedup(name) for result in results]
         losses = [loss(result, name) for result in results]
         answers |= {
-            f"geomean/{name}/speedup": geomean(speedups),
+            f"geomean/{name}/speedup": geometric_mean(speedups),
             f"max/{name}/speedup": max(speedups),
             f"most/{name}/loss": max(losses),
             f"least/{name}/of_ideal": min(1 / (1 + percent / PERCENT) for percent in losses),
@@ -114,9 +114,9 @@ def comparisons(results: list[ScenarioResult]) -> dict[str, float]:
     """
     of_t3 = [_time(result, T3) / _time(result, T3_MCA) for result in results]
     answers = {
-        f"geomean/{T3_MCA}/of_T3": geomean(of_t3),
+        f"geomean/{T3_MCA}/of_T3": geometric_mean(of_t3),
         f"max/{T3_MCA}/of_T3": max(of_t3),
-        f"geomean/{T3}/gemm_reads_saved": geomean([_saved(result, "gemm_reads") for result in results]),
+        f"geomean/{T3}/gemm_reads_saved": geometric_mean([_saved(result, "gemm_reads") for result in results]),
         f"max/{IDEAL_NMC}/of_ideal": max(_time(result, IDEAL) / _time(result, IDEAL_NMC) for result in results),
         "mean/rs_of_link": sum(map(_rs_of_link, results)) / len(results),
         "least/gemm_of_peak": min(map(_gemm_of_peak, results)),
@@ -125,7 +125,7 @@ def comparisons(results: list[ScenarioResult]) -> dict[str, float]:
         alike = [result for result in results if result.gpus == gpus]
         gains = [_rs_ps(result, IDEAL) / _rs_ps(result, IDEAL_NMC) for result in alike]
         answers[f"mean/tp{gpus}/nmc_gain"] = PERCENT * (sum(gains) / len(gains) - 1)
-        answers[f"geomean/tp{gpus}/rs_reads_saved"] = geomean([_saved(result, "rs_reads") for result in alike])
+        answers[f"geomean/tp{gpus}/rs_reads_saved"] = geometric_mean([_saved(result, "rs_reads") for result in alike])
     return answers
 
 
@@ -170,9 +170,5 @@ def dram_change(result: ScenarioResult, name: str, *, with_ag: bool) -> float:
     return PERCENT * (counted(name) / counted(SEQUENTIAL) - 1)
 
 
-def geomean(values: list[float]) -> float:
-    return float(prod(values)) ** (1 / len(values))
-
-
 def _geomean_of_changes(changes: list[float]) -> float:
-    return PERCENT * (geomean([1 + change / PERCENT for change in changes]) - 1)
+    return PERCENT * (geometric_mean([1 + change / PERCENT for change in changes]) - 1)

@@ -40,7 +40,7 @@ def test_a_message_between_two_gpus_has_no_channels_for_one_to_itself():
     launches = run.launches(run.plans()[0])
     assert [launch.cus for launch in launches] == [(0, 16)] * 2
     assert {launch.source.info.workgroups for launch in launches} == {16}
-    assert kept_cus(preset, Exchange("send", 1 << 20, 2)) == 16
+    assert kept_cus(preset, Exchange("send_recv", 1 << 20, 2)) == 16
 
 
 def test_a_message_takes_as_long_as_the_same_part_of_an_all_to_all_with_half_of_the_launch():

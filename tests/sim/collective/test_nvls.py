@@ -9,7 +9,7 @@ from sim.collective.space import OUTPUT, Buffer, Region, Send
 from sim.collective.topology import AddingSwitch
 from sim.hw.request import Op, Stream
 from sim.run.gpus_run import CollectiveRun
-from sim.run.software import IN_SWITCH, SoftwareRun
+from sim.run.software import FUSED_IN_SWITCH, SoftwareRun
 from sim.spec import Topology
 from tests.support.programs import small_preset
 from tests.support.t3_cases import TILE, fp16_problem
@@ -25,7 +25,7 @@ SWITCH = ("link.topology=switch", "link.in_switch=true")
 
 def run_of(kind, gpus, *overrides, explicit=False):
     preset, chunks = small_preset(*(overrides or SWITCH)), even_chunks(SOURCE.tiles, gpus)
-    make = SoftwareRun if kind == IN_SWITCH else CollectiveRun
+    make = SoftwareRun if kind == FUSED_IN_SWITCH else CollectiveRun
     return make(preset=preset, source=SOURCE, chunks=chunks, kind=kind, explicit=explicit)
 
 
@@ -41,7 +41,7 @@ def link_down(result):
         (nvls.REDUCE_SCATTER, D, 1, D, 1),
         (nvls.ALL_GATHER, 1, D, 1, D),
         (nvls.ALL_REDUCE, BOTH, BOTH, BOTH, BOTH),
-        (IN_SWITCH, D, 1, None, 1),
+        (FUSED_IN_SWITCH, D, 1, None, 1),
     ],
 )
 def test_traffic_is_that_of_the_closed_form(kind, up, down, reads, writes, gpus):
@@ -60,7 +60,7 @@ def test_traffic_is_that_of_the_closed_form(kind, up, down, reads, writes, gpus)
     assert result.dram_bytes[Stream.COMPUTE_WRITE] == 0
 
 
-@pytest.mark.parametrize("kind", [nvls.REDUCE_SCATTER, nvls.ALL_GATHER, nvls.ALL_REDUCE, IN_SWITCH])
+@pytest.mark.parametrize("kind", [nvls.REDUCE_SCATTER, nvls.ALL_GATHER, nvls.ALL_REDUCE, FUSED_IN_SWITCH])
 def test_one_gpu_moves_what_each_of_all_moves(kind):
     one, every = run_of(kind, 4).execute(), run_of(kind, 4, explicit=True).execute()
     assert one.exactly_once and every.exactly_once, (one.wrong, every.wrong)

@@ -11,7 +11,7 @@ from sim.collective.chunks import even_chunks
 from sim.collective.own_plan import load_plan
 from sim.run import run
 from sim.run.gpus_run import CollectiveRun, FusedRun
-from sim.scenario.result import ALL_CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
+from sim.scenario.result import ALL_CONFIGURATIONS, LIBRARY, SOFTWARE, SWITCH_CONFIGURATIONS
 from sim.scenario.scenario import Scenario, check_scenario
 from sim.spec import Arbiter
 from sim.study import load_study, run_study
@@ -161,7 +161,9 @@ def test_all_leaves_out_what_the_links_of_the_plan_cannot_do(links, missing, pla
 
     monkeypatch.setattr("sim.verbs.t3.check_scenario", checked)
     main(["t3", *SHAPE, "--set", "link.topology=switch", "--plan", "torus.py", "--configuration", "all"])
-    assert seen == [tuple(name for name in ALL_CONFIGURATIONS if name not in (LIBRARY, *missing, *IN_SWITCH))]
+    assert seen == [
+        tuple(name for name in ALL_CONFIGURATIONS if name not in (LIBRARY, *missing, *SWITCH_CONFIGURATIONS))
+    ]
     (tmp_path / "study.toml").write_text(
         'run = "t3"\npreset = "t3_2024"\nkernel = "gemm:m=256,n=256,k=64"\nt3.gpus = 4\nt3.plan = "torus.py"\n'
         '[set]\nlink.topology = "switch"\n[axes]\nt3.configurations = [["all"]]\n'

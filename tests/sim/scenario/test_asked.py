@@ -4,7 +4,7 @@ import pytest
 
 from sim.presets import load_preset
 from sim.scenario.asked import ALL, asked_configurations
-from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, IN_SWITCH, LIBRARY, SOFTWARE
+from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, LIBRARY, SOFTWARE, SWITCH_CONFIGURATIONS
 from sim.scenario.scenario import Scenario, check_scenario
 from tracer.gemm.source import GemmProblem
 from traces.errors import UserError
@@ -14,9 +14,9 @@ from traces.errors import UserError
     ("preset", "overrides", "missing"),
     [
         ("h100_sxm", [], ()),
-        ("mi300x", [], IN_SWITCH),
-        ("t3_2024", [], (LIBRARY, *SOFTWARE, *IN_SWITCH)),
-        ("t3_2024", ["link.topology=switch"], (LIBRARY, *IN_SWITCH)),
+        ("mi300x", [], SWITCH_CONFIGURATIONS),
+        ("t3_2024", [], (LIBRARY, *SOFTWARE, *SWITCH_CONFIGURATIONS)),
+        ("t3_2024", ["link.topology=switch"], (LIBRARY, *SWITCH_CONFIGURATIONS)),
         ("t3_2024", ["link.topology=switch", "link.in_switch=true"], (LIBRARY,)),
     ],
 )
@@ -26,13 +26,13 @@ def test_all_configurations_of_a_machine(preset, overrides, missing):
     assert asked_configurations([ALL], machine) == asked_configurations(["T3", ALL], machine) == wanted
 
 
-@pytest.mark.parametrize(("gpus", "missing"), [(4, ()), (8, IN_SWITCH)])
+@pytest.mark.parametrize(("gpus", "missing"), [(4, ()), (8, SWITCH_CONFIGURATIONS)])
 def test_switches_of_several_nodes_do_not_add(gpus, missing):
     machine = load_preset("h100_sxm", ["network.node_gpus=4"])
     assert {*ALL_CONFIGURATIONS} - {*asked_configurations([ALL], machine, gpus=gpus)} == {*missing}
 
 
-@pytest.mark.parametrize("name", IN_SWITCH)
+@pytest.mark.parametrize("name", SWITCH_CONFIGURATIONS)
 def test_in_switch_configurations_of_several_nodes_are_refused(name):
     scenario = Scenario.of_library(load_preset("h100_sxm", ["network.node_gpus=2"]), GemmProblem(2048, 1024, 512), 4)
     with pytest.raises(UserError, match="node_gpus: found 2 for 4 GPUs, allowed for NVLS is one node"):

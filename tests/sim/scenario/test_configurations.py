@@ -18,12 +18,12 @@ from sim.scenario.result import (
     FLUX,
     IDEAL,
     IDEAL_NMC,
-    IN_SWITCH,
     LIBRARY,
     NVLS,
     RUNS,
     SEQUENTIAL,
     SOFTWARE,
+    SWITCH_CONFIGURATIONS,
     T3,
     T3_MCA,
     TRAFFIC,
@@ -248,4 +248,4 @@ def test_pieces_have_a_kernel_of_their_own():
 @pytest.mark.parametrize("topology", ["ring", "fully_connected"])
 def test_all_has_nothing_in_the_switch_where_there_is_no_switch(topology):
     preset = load_preset("h100_sxm", [f"link.topology={topology}"])
-    assert preset.machine.link.in_switch and not {*IN_SWITCH} & {*asked_configurations([ALL], preset)}
+    assert preset.machine.link.in_switch and not {*SWITCH_CONFIGURATIONS} & {*asked_configurations([ALL], preset)}

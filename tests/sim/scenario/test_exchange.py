@@ -46,7 +46,7 @@ def test_an_all_to_all_moves_each_byte_once():
 
 
 def test_a_send_moves_its_bytes_both_ways():
-    result = exchange_run(load_preset("t3_2024"), Exchange("send", 1 << 17, 2)).execute()
+    result = exchange_run(load_preset("t3_2024"), Exchange("send_recv", 1 << 17, 2)).execute()
     assert result.exactly_once
     assert result.dram_bytes.tolist() == [0, 0, 1 << 17, 1 << 17]
     assert result.link_bytes == 1 << 17

@@ -38,7 +38,7 @@ def test_csv_has_one_number_for_each_simulated_size():
 
 @pytest.mark.slow
 def test_padding_is_said():
-    done = called("alltoall --gpus 3 --bytes 1000 --channels 4")
+    done = called("all_to_all --gpus 3 --bytes 1000 --channels 4")
     assert "padded from 1000 to 1152 bytes: equal chunks" in done.stdout and "all_to_all on 3 GPUs" in done.stdout
 
 

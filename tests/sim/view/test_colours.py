@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from sim.view import model_figure, paper, style
+from sim.view import model_figure, style
 from sim.view.page import WEB
 from tests.support.colour_vision import READABLE, VISIONS, contrast, difference, seen
 
@@ -17,7 +17,6 @@ LIGHTGREY = "#d3d3d3"
 SERIES = {
     "pages": OF_PAGES,
     "figures": style.PALETTE,
-    "figures of the report": paper.COLOURS,
     "models": [LIGHTGREY if name == "lightgrey" else name for name in {*model_figure.COLOURS.values()}],
 }
 THEMES = [

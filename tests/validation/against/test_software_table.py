@@ -6,9 +6,9 @@ from sim.scenario.result import (
     ALL_CONFIGURATIONS,
     FLUX,
     IDEAL,
-    IN_SWITCH,
     LIBRARY,
     SEQUENTIAL,
+    SWITCH_CONFIGURATIONS,
     T3,
     T3_NVLS,
 )
@@ -53,7 +53,7 @@ def test_the_page_is_made_of_the_figures():
 def test_every_case_has_every_configuration_of_its_machine():
     assert list(FOUND) == software.cases()
     for case, figures in FOUND.items():
-        missing = {"t3_2024": (LIBRARY,), "h100_sxm": (), "mi300x": IN_SWITCH}[case.machine]
+        missing = {"t3_2024": (LIBRARY,), "h100_sxm": (), "mi300x": SWITCH_CONFIGURATIONS}[case.machine]
         assert list(figures) == [name for name in ALL_CONFIGURATIONS if name not in missing]
 
 
@@ -62,7 +62,7 @@ def test_figures_obey_what_no_machine_can_break():
         (problem, gpus), sequence = software.sub_layers()[case.sub_layer], figures[SEQUENTIAL]
         moved = problem.output_bytes * (gpus - 1) / gpus
         for name, one in figures.items():
-            in_switch = name in IN_SWITCH or (name == LIBRARY and one.link_bytes < 1.5 * moved)
+            in_switch = name in SWITCH_CONFIGURATIONS or (name == LIBRARY and one.link_bytes < 1.5 * moved)
             least = problem.output_bytes * (gpus + 1) / gpus if in_switch else 2 * moved
             assert one.link_bytes >= 0.999 * least, (case, name)
             # A fused GEMM makes its tiles in another order, and most of its stores leave L2 alone.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.view.paper import case_title, grouped_bars, new_figure
+from sim.view.case_bars import case_title, grouped_bars, new_figure
 from sim.view.style import legend_below, save
 
 

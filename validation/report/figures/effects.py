@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sim.view.paper import new_figure
+from sim.view.case_bars import new_figure
 from sim.view.style import save
 from validation.report.effects import contrasts, is_balanced, margins, reaches
 from validation.report.surface import Surface

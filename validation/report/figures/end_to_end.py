@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.scenario.result import CONFIGURATIONS, SEQUENTIAL
-from sim.view.paper import grouped_bars, new_figure
+from sim.view.case_bars import grouped_bars, new_figure
 from sim.view.style import legend_below, save
 
 RUNS = {"training": "training step", "inference": "inference, prompt phase"}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sim.view.paper import new_figure
+from sim.view.case_bars import new_figure
 from sim.view.style import PALETTE, label_of, legend_below, save
 from validation.experiments.model_steps import CLASSES
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from sim.view.case_bars import new_figure
 from sim.view.dram_traffic import STREAMS
-from sim.view.paper import new_figure
 from sim.view.style import from_start, legend_below, save
 from traces.units import GIGA, PS_PER_US, bytes_per_s
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from sim.view.paper import COLOURS, new_figure
-from sim.view.style import legend_below, save
+from sim.view.case_bars import new_figure
+from sim.view.style import PALETTE, legend_below, save
 from validation.experiments.search import BASE, Aim
 from validation.report.effects import front
 from validation.report.surface import Surface
@@ -16,7 +16,7 @@ ACROSS = "paper-fc-loses-without-mca"
 UP = ("paper-nmc-scatter-tp16", "paper-op-reaches-the-ideal", "paper-gemm-reads", "paper-mca-over-t3-geomean")
 """Claims on the axes of the panels; the last panel has the time of the reduce-scatter, which no claim gives."""
 AXES = frozenset((ACROSS, *UP))
-BAND = COLOURS[2]
+BAND = PALETTE[2]
 WINDOW = 10
 """Tolerances around what is published that a panel shows at most."""
 NAMED = 3
@@ -29,10 +29,10 @@ def draw(found: Surface, path: Path) -> None:
     near = (found.distance, found.check)
     named = dict.fromkeys(name for one in near for name in one[on_front].nsmallest(NAMED).index)
     groups = {
-        "machines within the bounds": (found.trials & ~on_front, COLOURS[5], "o", 14),
+        "machines within the bounds": (found.trials & ~on_front, PALETTE[5], "o", 14),
         "front: none is nearer in all five claims (the nearest have names)": (
             on_front,
-            COLOURS[3],
+            PALETTE[3],
             "o",
             22,
         ),

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from sim.view.paper import COLOURS, new_figure
-from sim.view.style import save
+from sim.view.case_bars import new_figure
+from sim.view.style import PALETTE, save
 
 MARKERS = "os^Dv<>P"
 
@@ -39,7 +39,7 @@ def draw(curves: Sequence[Curve], path: Path) -> None:
         axes.plot(
             *(sizes_MB, times_us),
             marker=MARKERS[place % len(MARKERS)],
-            color=COLOURS[place % len(COLOURS)],
+            color=PALETTE[place % len(PALETTE)],
             label=label,
             **style,
         )

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.scenario.result import SEQUENTIAL
-from sim.view.paper import COLOURS, HATCHES, name_cases, new_figure
-from sim.view.style import legend_below, save
+from sim.view.case_bars import HATCHES, name_cases, new_figure
+from sim.view.style import PALETTE, legend_below, save
 
 PHASES = {"gemm_us": "GEMM", "rs_us": "reduce-scatter", "ag_us": "all-gather"}
 PERCENT = 100
@@ -20,7 +20,7 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None
         shares = [
             PERCENT * answers[f"{case}/{SEQUENTIAL}/{phase}"] / total for case, total in zip(cases, totals, strict=True)
         ]
-        colour, mark = COLOURS[place], HATCHES[place]
+        colour, mark = PALETTE[place], HATCHES[place]
         axes.bar(
             range(len(cases)), shares, 0.75, bottom=below, label=label, color=colour, hatch=mark, edgecolor="white"
         )

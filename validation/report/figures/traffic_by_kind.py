@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sim.scenario.result import SEQUENTIAL, T3_MCA
-from sim.view.paper import COLOURS, name_cases, new_figure
-from sim.view.style import legend_below, save
+from sim.view.case_bars import name_cases, new_figure
+from sim.view.style import PALETTE, legend_below, save
 
 KINDS = {
     "gemm_reads": "GEMM reads",
@@ -23,7 +23,7 @@ def draw(answers: Mapping[str, float], cases: Sequence[str], path: Path) -> None
     figure, axes = new_figure(max(6.0, 0.7 * len(cases) + 2), 4.4)
     for offset, name in ((-WIDTH / 2, SEQUENTIAL), (WIDTH / 2, T3_MCA)):
         below = [0.0] * len(cases)
-        for colour, (kind, label) in zip(COLOURS, KINDS.items(), strict=False):
+        for colour, (kind, label) in zip(PALETTE, KINDS.items(), strict=False):
             shares = [
                 100 * answers[f"{case}/{name}/{kind}_MB"] / answers[f"{case}/{SEQUENTIAL}/dram_MB"] for case in cases
             ]
