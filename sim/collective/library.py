@@ -237,8 +237,9 @@ def row_of(name: str) -> Row:
 
 
 def node_gpus_of(machine: Machine) -> int:
-    """GPUs of a node of a machine with a library: `network.node_gpus`, or those of its row if that is 0."""
-    return machine.network.node_gpus or row_of(machine.collective.library).gpus
+    """GPUs of a node: `network.node_gpus`, or those of the row of its library; 0 = no limit."""
+    name = machine.collective.library
+    return machine.network.node_gpus or (0 if name == PLAIN else row_of(name).gpus)
 
 
 def estimate_us(
@@ -272,6 +273,7 @@ def choose(
     channels: int | None = None,
     adds: bool = True,
     node_gpus: int | None = None,
+    most_nodes: int = MOST_NODES,
 ) -> Choice:
     """The choice of the library; given values replace its own.
 
@@ -280,7 +282,7 @@ def choose(
         kind: one of KINDS.
         data_bytes: of the whole buffer of a GPU.
         adds: the machine has a switch that adds; without one the library does not choose NVLS by itself.
-        node_gpus: GPUs of a node; None = those of the row.
+        node_gpus: GPUs of a node; None = those of the row. most_nodes: that are allowed.
 
     Raises:
         UserError: GPUs that do not fill whole nodes; the algorithm cannot make this collective; the protocol is not
@@ -289,10 +291,10 @@ def choose(
     row = row_of(name)
     node_gpus = node_gpus or row.gpus
     nodes = -(-gpus // node_gpus)
-    if nodes > MOST_NODES or (nodes > 1 and gpus % node_gpus):
+    if nodes > most_nodes or (nodes > 1 and gpus % node_gpus):
         within = f"2 to {node_gpus}, or " if node_gpus > 1 else ""
         raise UserError(
-            f"gpus: found {gpus}, allowed are {within}{node_gpus} in each of 2 to {MOST_NODES} nodes: {name}"
+            f"gpus: found {gpus}, allowed are {within}{node_gpus} in each of 2 to {most_nodes} nodes: {name}"
         )
     usable = [one for one in ALGORITHMS[kind] if row.values(one) and (nodes == 1 or one in (RING, TREE))]
     if not usable:

@@ -4,6 +4,7 @@ LibraryRun   the collective alone
 BesideRun    the collective and a GEMM of other data at the same time, on CUs of their own or on shared ones
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -29,6 +30,7 @@ from sim.collective.library import (
 from sim.collective.plans import Plan
 from sim.collective.staged import kernels, staged_plan
 from sim.collective.topology import adding_switch
+from sim.host.cluster import in_one_node
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.host.window import Launch
@@ -94,7 +96,7 @@ class LibraryRun(Run):
     @property
     def alike(self) -> bool:
         """Do all GPUs do the same?"""
-        return not self.is_whole and self.choice.nodes == 1
+        return not self.is_whole and in_one_node(self.preset.machine, self.gpus)
 
     def simulated_gpus(self) -> int:
         return 1 if self.alike else self.gpus
@@ -378,15 +380,20 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "collective.step_ps": (protocol.step_ps, "standard"),
         "collective.pulls": (choice.pulls, "standard"),
     }
-    node_gpus = preset.machine.network.node_gpus or row.gpus
+    node_gpus = choice.together or preset.machine.network.node_gpus or row.gpus
     if choice.nodes > 1:
         values["network.GB_per_s"] = (row.cards_GB_per_s(node_gpus), "standard")
     kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
     if choice.nodes > 1 and not preset.machine.network.node_gpus:
         kept["network.node_gpus"] = (node_gpus, "standard")
-    machine = _with(preset.machine, {field: value for field, (value, _) in kept.items()})
+    return with_values(preset, kept, source)
+
+
+def with_values(preset: Preset, values: Mapping[str, tuple[Any, str]], source: str) -> Preset:
+    """The machine with other values. values: field -> (value, kind of evidence)."""
+    machine = _with(preset.machine, {field: value for field, (value, _) in values.items()})
     check_machine(machine, preset.name)
-    sources = preset.sources | {field: Source(kind, source) for field, (_, kind) in kept.items()}
+    sources = preset.sources | {field: Source(kind, source) for field, (_, kind) in values.items()}
     return replace(preset, machine=machine, sources=sources)
 
 

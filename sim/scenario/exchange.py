@@ -1,12 +1,21 @@
-"""An exchange of a schedule as a run: a collective of a buffer of that size, by a library or plain."""
+"""An exchange of a schedule as a run: a collective of a buffer of that size, by a library or plain.
+
+A group that does not fit in a node has the network cards between nodes. With a library one GPU represents all there,
+too: all links are alike (`over_nodes`, D62). Else every GPU is simulated.
+"""
+
+from dataclasses import replace
 
 from sim.collective.chunks import check_gpus, even_chunks
-from sim.collective.library import PLAIN, choice_on, node_gpus_of
+from sim.collective.library import ALGORITHMS, PLAIN, RING, choice_on, choose, node_gpus_of, row_of
 from sim.collective.topology import port_to
+from sim.hw.space import MAX_GPUS
 from sim.presets import Preset
+from sim.presets.preset import OVERRIDE
 from sim.run.gpus_run import CollectiveRun
-from sim.run.library_run import BARE_PS, LibraryRun, library_preset
+from sim.run.library_run import BARE_PS, LibraryRun, library_preset, with_values
 from sim.run.result import RunResult
+from sim.spec import Topology
 from tracer.gemm.problem import EXTENT
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
 from tracer.models.schedule import Exchange
@@ -43,23 +52,57 @@ def buffer_of(data_bytes: int, gpus: int) -> GemmSource:
     return GemmSource(GemmProblem(gpus * each * kernel.tile_m, kernel.tile_n, kernel.tile_k), kernel)
 
 
-def beyond_node(preset: Preset, exchange: Exchange) -> bool:
-    """Has the exchange more GPUs than a node of a machine with a library? Then its plans are plain."""
-    machine = preset.machine
-    return machine.collective.library != PLAIN and exchange.gpus > node_gpus_of(machine)
+def together(preset: Preset, exchange: Exchange) -> int:
+    """GPUs of the group in a node; all of them if they fit."""
+    node_gpus = node_gpus_of(preset.machine)
+    return min(exchange.gpus, -(-node_gpus // exchange.stride)) if node_gpus else exchange.gpus
+
+
+def over_nodes(preset: Preset, gpus: int, near: int, ring: bool) -> Preset:
+    """The machine with one node for all GPUs of a group, whose links are all alike (D62). near: those in a node.
+
+    In a ring a link has the rate of the slowest one, and the mean latency of all. Else a GPU has one port for all that
+    it sends, in the time that the bytes for other nodes take on its card.
+    """
+    link, network, row = preset.machine.link, preset.machine.network, row_of(preset.machine.collective.library)
+    given = preset.sources["network.GB_per_s"].kind == OVERRIDE
+    GB_per_s = network.GB_per_s if given else row.cards_GB_per_s(near if ring else 1)
+    if not ring:
+        GB_per_s *= (gpus - 1) / (gpus - (gpus % near or near))
+    slow = GB_per_s * network.efficiency < link.GB_per_s * link.efficiency
+    nodes = -(-gpus // near)
+    mean_ps = (nodes * network.latency_ps + (gpus - nodes) * link.latency_ps) // gpus
+    values = {
+        "link.topology": link.topology if ring else Topology.SWITCH,
+        "link.GB_per_s": GB_per_s if slow else link.GB_per_s,
+        "link.efficiency": network.efficiency if slow else link.efficiency,
+        "link.header_bytes": network.header_bytes,
+        "link.latency_ps": mean_ps if ring else network.latency_ps,
+        "link.credits": max(link.credits, network.credits),
+        "network.node_gpus": 0,
+    }
+    return with_values(
+        preset, {field: (value, "derived") for field, value in values.items()}, "a group over nodes (D62)"
+    )
 
 
 def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryRun:
-    """The run of an exchange on all GPUs of its group: by the library of the preset within a node, else plain.
+    """The run of an exchange on all GPUs of its group, by the library of the preset or plain.
 
     Raises:
-        UserError: one GPU, an impossible size, a topology that lacks the links.
+        UserError: one GPU or too many, an impossible size, a topology that lacks the links.
     """
-    if exchange.gpus < 2:
-        raise UserError(f"{exchange.kind}: found {exchange.gpus} GPU, allowed are 2 and more")
+    check_gpus(exchange.gpus)
     if not 1 <= exchange.bytes <= LARGEST_BYTES:
         raise UserError(f"{exchange.kind}: found {exchange.bytes} bytes, allowed are 1 to {LARGEST_BYTES}")
-    return library_run(preset, exchange) or plain_run(preset, exchange)
+    if run := library_run(preset, exchange):
+        return run
+    near = together(preset, exchange)
+    if near < exchange.gpus and preset.machine.collective.library != PLAIN:
+        preset = over_nodes(preset, exchange.gpus, near, ring=False)
+    elif near < exchange.gpus:
+        preset = with_values(preset, {"network.node_gpus": (near, "derived")}, "GPUs of a group in a node")
+    return plain_run(preset, exchange)
 
 
 def check_all_to_all(preset: Preset, exchange: Exchange) -> None:
@@ -83,17 +126,27 @@ def launch_of(result: RunResult) -> int:
 
 def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
     """The run of an exchange by the library of the preset; None = the library does not do it."""
-    if preset.machine.collective.library == PLAIN or beyond_node(preset, exchange):
-        return None
+    name, gpus, near = preset.machine.collective.library, exchange.gpus, together(preset, exchange)
     kind, size = exchange.kind, exchange.whole_bytes
-    choice = choice_on(preset.machine, kind, exchange.gpus, size)
-    return LibraryRun(
-        preset=library_preset(preset, choice), kind=kind, gpus=exchange.gpus, data_bytes=size, choice=choice
-    )
+    if name == PLAIN:
+        return None
+    ring = RING in ALGORITHMS[kind]
+    if near == gpus:
+        choice = choice_on(preset.machine, kind, gpus, size)
+    elif not ring:  # as in a node
+        choice = replace(choose(name, kind, gpus, size, node_gpus=gpus), nodes=-(-gpus // near), together=near)
+    elif gpus % near == 0:
+        choice = choose(name, kind, gpus, size, RING, node_gpus=near, most_nodes=MAX_GPUS)
+    else:
+        return None
+    chosen = library_preset(preset, choice)
+    if near < gpus:
+        chosen = over_nodes(chosen, gpus, near, ring)
+    return LibraryRun(preset=chosen, kind=kind, gpus=gpus, data_bytes=size, choice=choice)
 
 
 def plain_run(preset: Preset, exchange: Exchange) -> CollectiveRun:
-    """The run of an exchange with the plans of `sim.collective.plans`."""
+    """The run of an exchange with the plans of `sim.collective.plans`, on the machine as it is."""
     source = buffer_of(exchange.whole_bytes, exchange.gpus)
     chunks = even_chunks(source.tiles, exchange.gpus)
     return CollectiveRun(preset=preset, source=source, chunks=chunks, kind=exchange.kind)

@@ -9,7 +9,7 @@ from sim.collective.library import PLAIN
 from sim.run.runner import reserved, run_all
 from sim.run.store import Store
 from sim.scenario.asked import ALL
-from sim.scenario.exchange import beyond_node
+from sim.scenario.exchange import library_run, together
 from sim.scenario.result import ALL_CONFIGURATIONS
 from sim.scenario.scheduled import S, Scheduled, ScheduleResult, assemble_schedule
 from sim.view.heading import origins_text
@@ -93,7 +93,7 @@ def show_limits(scenario: Scheduled) -> None:
 
 
 def _collectives_text(scenario: Scheduled) -> str:
-    """Which exchanges are not those of the machine's library; "" if all are, or if it has none."""
+    """Which exchanges are not those of the machine's library in one node; "" if all are."""
     library = scenario.preset.machine.collective.library
     lines = []
     if scenario.pairs and library != PLAIN:
@@ -102,9 +102,10 @@ def _collectives_text(scenario: Scheduled) -> str:
             f"In Library, and with --no-overlap, they are those of {library}.",
         ]
     exchanges = {step.work for _, step in scenario.steps() if isinstance(step.work, Exchange)}
-    for gpus in sorted({exchange.gpus for exchange in exchanges if beyond_node(scenario.preset, exchange)}):
-        lacks = "launch" if scenario.preset.machine.network.node_gpus else "launch and network"
-        lines += [
-            f"Exchanges of {gpus} GPUs: more than a node of {library}. They are plain, without {lacks}: too fast."
-        ]
+    far = [exchange for exchange in exchanges if together(scenario.preset, exchange) < exchange.gpus]
+    if far and library != PLAIN:
+        lines.append("Exchanges between nodes: all links of a group are alike (D62).")
+    plain = sorted({each.kind for each in far if library_run(scenario.preset, each) is None})
+    if plain and library != PLAIN:
+        lines.append(f"Plain, without launch, as the GPUs fill no whole nodes: {', '.join(plain)}.")
     return "\n".join(lines)

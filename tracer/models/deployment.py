@@ -104,7 +104,17 @@ class Deployment:
     @property
     def expert_copies(self) -> int:
         """Number of GPUs that hold the same part of an expert."""
-        return self.tp * self.dp // (self.ep * self.expert_cut)
+        return self.tp * self.dp // self.expert_gpus
+
+    @property
+    def expert_gpus(self) -> int:
+        """Number of GPUs that hold all experts once."""
+        return self.ep * self.expert_cut
+
+    @property
+    def last_stage(self) -> int:
+        """Distance from the first pipeline stage to the last one, in GPUs."""
+        return self.tp * self.dp * (self.pp - 1)
 
     @property
     def predicted(self) -> int:

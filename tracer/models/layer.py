@@ -51,10 +51,10 @@ class Steps:
         self.steps.append(step)
         return step.name
 
-    def exchange(self, name: str, kind: str, data_bytes: int, gpus: int, **options) -> None:
+    def exchange(self, name: str, kind: str, data_bytes: int, gpus: int, stride: int = 1, **options) -> None:
         """An exchange; a group of one GPU needs none."""
         if gpus > 1:
-            work = Exchange(kind, data_bytes, gpus)
+            work = Exchange(kind, data_bytes, gpus, stride)
             step = Step(self.prefix + name, OperatorClass.COMMUNICATION, work, lane=Lane.TENSOR)
             self.steps.append(replace(step, **options))
 
@@ -290,7 +290,7 @@ def _sum_rows(steps: Steps, name: str, tokens: int) -> None:
         steps.exchange(name, "reduce_scatter", data_bytes, how.expert_cut)
         return
     steps.exchange(name, "all_reduce", data_bytes, how.expert_cut)
-    steps.exchange(f"{name}_gather", "all_gather", steps.row_bytes, how.tp // how.expert_cut)
+    steps.exchange(f"{name}_gather", "all_gather", steps.row_bytes, how.tp // how.expert_cut, how.expert_cut)
 
 
 def expert_rows(model: ModelShape, how: Deployment) -> tuple[int, tuple[int, ...]]:
@@ -328,6 +328,6 @@ def _routed(steps: Steps, exchange: str, rows: str, kernel: str, tokens: int, ou
     kernel_first = out != steps.texts.fused
     if kernel_first:
         steps.add(rows, NORM, kernel)
-    steps.exchange(exchange, "all_to_all", data_bytes, steps.how.ep)
+    steps.exchange(exchange, "all_to_all", data_bytes, steps.how.ep, steps.how.expert_cut)
     if not kernel_first:
         steps.add(rows, NORM, kernel)

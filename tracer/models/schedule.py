@@ -31,11 +31,15 @@ class Exchange:
         kind: all_reduce, reduce_scatter, all_gather, all_to_all or send_recv.
         bytes: of the whole buffer (all_to_all: what one GPU holds).
         gpus: in the group.
+        stride: distance of the numbers of two neighbours in the group: 1 = GPUs side by side. Tensor-parallel GPUs are
+            side by side, then come data and pipeline parallelism (Megatron-LM, core/parallel_state.py). Of a send: from
+            the first to the last stage, so that it is between nodes if any send is.
     """
 
     kind: str
     bytes: int
     gpus: int
+    stride: int = 1
 
     @property
     def whole_bytes(self) -> int:

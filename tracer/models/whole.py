@@ -6,6 +6,7 @@ arXiv 1910.02054. Pipeline stages run one forward and one backward pass in turn 
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, Software, check_deployment, expert_stage, output_rows
@@ -20,6 +21,17 @@ PART, ALIGNED = 1 << 28, 1024
 """Most weights that one kernel of an optimizer updates, and of what their number is a multiple (assumed; libraries cut
 long lists of weights into chunks too, but run each kernel over all chunks: in short parts a kernel would find in L2
 what the one before it has left)."""
+
+
+class Group(NamedTuple):
+    """Weights on one GPU, and the GPUs that have the same weights (`Exchange`)."""
+
+    weights: int
+    gpus: int
+    stride: int
+
+    def exchange(self, kind: str, element_bytes: int) -> Exchange:
+        return Exchange(kind, self.weights * element_bytes, self.gpus, self.stride)
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
@@ -46,7 +58,7 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
             whole = _with_weights(model, how, block)
             backward.append(_with_gradients(how, whole, _gradients(model, how, block)))
     first = Block("embedding backward", _embedding_backward(model, how), outer=True)
-    backward.append(_with_gradients(how, first, {"gradients": (_outer_weights(model, how), how.dp)}))
+    backward.append(_with_gradients(how, first, {"gradients": Group(_outer_weights(model, how), how.dp, how.tp)}))
     return Schedule(
         tuple(forward),
         tuple(backward),
@@ -145,33 +157,33 @@ def _tied_gradients(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     if how.pp == 1 or not model.tied:
         return ()
     weights = -(-model.vocab * model.hidden // (how.tp * (how.dp if how.zero >= 2 else 1)))
-    work = Exchange("all_reduce", weights * GRADIENT_BYTES, 2)
+    work = Exchange("all_reduce", weights * GRADIENT_BYTES, 2, how.last_stage)
     return (Block("tied gradients", (Step("tied_gradients", COMMUNICATION, work, lane=Lane.PIPELINE),)),)
 
 
-def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, tuple[int, int]]:
-    """Exchange of the gradients of a block -> weights on one GPU, GPUs that have the same weights."""
-    groups = {"gradients": (_weights(model, how, block), how.dp)}
+def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, Group]:
+    """Exchange of the gradients of a block -> what it exchanges."""
+    groups = {"gradients": Group(_weights(model, how, block), how.dp, how.tp)}
     if block.name.startswith("expert"):
         own = model.mixture.count * model.expert_weights // (how.ep * how.expert_cut)
-        groups["expert_gradients"] = own, how.expert_copies
+        groups["expert_gradients"] = Group(own, how.expert_copies, how.expert_gpus)
     return groups
 
 
-def _with_gradients(how: Deployment, block: Block, groups: dict[str, tuple[int, int]]) -> Block:
+def _with_gradients(how: Deployment, block: Block, groups: dict[str, Group]) -> Block:
     """A backward block that adds its gradients to those of earlier micro-batches (Megatron-LM always keeps such a
     sum, with fp16 in fp16), and the exchange of the gradients, which the next layer does not wait for."""
     kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
     steps = []
     if how.micro_batches > 1 or how.software == Software.MEGATRON:
-        parts, size = _cut(sum(each for each, _ in groups.values()))
+        parts, size = _cut(sum(group.weights for group in groups.values()))
         half = how.software == Software.MEGATRON and how.dtype == DataType.FP16
         work = f"residual:rows={parts},cols={size},dtype={DataType.FP16 if half else DataType.FP32}"
         steps.append(Step("gradient_sum", NORM, work))
     exchanges = [
-        Step(name, COMMUNICATION, Exchange(kind, weights * GRADIENT_BYTES, gpus), lane=Lane.DATA, once=how.zero < 2)
-        for name, (weights, gpus) in groups.items()
-        if gpus > 1
+        Step(name, COMMUNICATION, group.exchange(kind, GRADIENT_BYTES), lane=Lane.DATA, once=how.zero < 2)
+        for name, group in groups.items()
+        if group.gpus > 1
     ]
     names = frozenset(step.name for step in exchanges)
     return replace(block, steps=(*block.steps, *steps, *exchanges), leaves=names)
@@ -189,10 +201,10 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
     gathers = [
         Step(
             name.replace("gradients", "next_weights"),
-            *(COMMUNICATION, Exchange("all_gather", weights * how.dtype.bytes, gpus), (first.name,), Lane.DATA),
+            *(COMMUNICATION, group.exchange("all_gather", how.dtype.bytes), (first.name,), Lane.DATA),
         )
-        for name, (weights, gpus) in _gradients(model, how, block).items()
-        if gpus > 1
+        for name, group in _gradients(model, how, block).items()
+        if group.gpus > 1
     ]
     if block.name == "embedding":
         gathers = [replace(step, name="weights", after=()) for step in gathers]
@@ -210,10 +222,10 @@ def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     for name, work in steps.texts.optimizer(size):
         steps.add(name, OperatorClass.OPTIMIZER, work)
     if how.zero in (1, 2):
-        gather.exchange("new_weights", "all_gather", weights.others * how.dtype.bytes, how.dp, lane=Lane.DATA)
+        gather.exchange("new_weights", "all_gather", weights.others * how.dtype.bytes, how.dp, how.tp, lane=Lane.DATA)
         if weights.experts:
-            size = weights.experts * how.dtype.bytes
-            gather.exchange("new_expert_weights", "all_gather", size, how.expert_copies, lane=Lane.DATA)
+            of_experts = (weights.experts * how.dtype.bytes, how.expert_copies, how.expert_gpus)
+            gather.exchange("new_expert_weights", "all_gather", *of_experts, lane=Lane.DATA)
     found = Block("optimizer", tuple(steps.steps), parts), Block("new weights", tuple(gather.steps))
     return tuple(block for block in found if block.steps)
 
@@ -229,5 +241,5 @@ def _handover(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     if how.pp == 1:
         return ()
     size = how.rows * model.hidden * how.dtype.bytes
-    step = Step("send", COMMUNICATION, Exchange("send_recv", size, 2), lane=Lane.PIPELINE)
+    step = Step("send", COMMUNICATION, Exchange("send_recv", size, 2, how.last_stage), lane=Lane.PIPELINE)
     return (step, replace(step, name="send_back")) if how.train else (step,)

@@ -213,8 +213,8 @@ def test_gpus_that_fill_no_nodes_of_the_user_are_refused(node_gpus, kind, gpus, 
         on_nodes(node_gpus, kind, gpus)
 
 
-@pytest.mark.parametrize(("node_gpus", "made"), [(0, LibraryRun), (2, CollectiveRun), (4, LibraryRun)])
-def test_an_exchange_over_nodes_that_the_user_sets_is_plain(node_gpus, made):
+@pytest.mark.parametrize(("node_gpus", "made"), [(0, LibraryRun), (2, LibraryRun), (3, CollectiveRun), (4, LibraryRun)])
+def test_an_exchange_over_whole_nodes_that_the_user_sets_is_that_of_the_library(node_gpus, made):
     preset = load_preset("a100_80g", [f"network.node_gpus={node_gpus}"])
     assert isinstance(exchange_run(preset, Exchange("all_gather", 4096, 4)), made)
 

@@ -5,7 +5,9 @@ from itertools import pairwise
 import pytest
 
 from sim.presets import load_preset
-from sim.scenario.exchange import buffer_of, exchange_run
+from sim.run.gpus_run import CollectiveRun
+from sim.scenario.collective import Collective, simulate_collective
+from sim.scenario.exchange import buffer_of, exchange_run, together
 from tracer.models.schedule import Exchange
 from traces.errors import UserError
 
@@ -55,3 +57,77 @@ def test_a_send_moves_its_bytes_both_ways():
 def test_an_all_to_all_needs_a_link_between_all_gpus():
     with pytest.raises(UserError, match="topology ring of 4 GPUs: no link to the GPU 2 ahead"):
         exchange_run(load_preset("t3_2024"), Exchange("all_to_all", 1 << 18, 4)).execute()
+
+
+@pytest.mark.parametrize(
+    ("gpus", "stride", "near"),
+    [(8, 1, 8), (16, 1, 8), (4, 8, 1), (8, 2, 4), (4, 3, 3), (2, 6, 2), (2, 8, 1), (3, 16, 1)],
+)
+def test_a_node_has_so_many_gpus_of_a_group(gpus, stride, near):
+    """A node of an H100 has GPUs 0 to 7; the group has 0, stride, 2 stride, ..."""
+    exchange = Exchange("all_reduce", 1 << 20, gpus, stride)
+    assert together(load_preset("h100_sxm"), exchange) == near
+    assert together(load_preset("h100_sxm", ["network.node_gpus=1"]), exchange) == 1
+    assert together(load_preset("t3_2024"), exchange) == gpus
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "gpus", "stride", "error"),
+    [
+        ("h100_sxm", "all_reduce", 4, 8, 0.01),
+        ("a100_80g", "all_gather", 8, 2, 0.08),
+        ("mi300x", "all_reduce", 2, 8, 0.01),
+    ],
+)
+def test_alike_links_stand_for_those_of_several_nodes(name, kind, gpus, stride, error):
+    """One GPU represents all. The collective with every GPU simulated, on the same nodes, takes as long."""
+    size, nodes = 1 << 18, f"network.node_gpus={8 // stride}"
+    alike = exchange_run(load_preset(name), Exchange(kind, size, gpus, stride))
+    every = simulate_collective(Collective(load_preset(name, [nodes]), kind, gpus, size, algorithm="ring"), whole=True)
+    assert alike.simulated_gpus() == 1
+    assert alike.execute().time_ps == pytest.approx(1000 * every.time_ns, rel=error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpus", "stride", "far"),
+    [
+        ("send_recv", 2, 8, 1.0),
+        ("all_to_all", 16, 1, 8 / 16),
+        ("all_to_all", 4, 4, 2 / 4),
+        ("all_to_all", 12, 1, 8 / 12),
+    ],
+)
+def test_what_a_gpu_sends_to_other_nodes_passes_its_card(kind, gpus, stride, far):
+    """50 GB/s and 2 us. far: share of the bytes that the GPU with most of them sends to other nodes."""
+    size = 1 << 22
+    result = exchange_run(load_preset("h100_sxm"), Exchange(kind, size, gpus, stride)).execute()
+    assert result.exactly_once
+    card_ps = 2_000_000 + far * size / 50e9 * 1e12
+    assert card_ps + 10_000_000 < result.time_ps < card_ps + 20_000_000  # NCCL's software, as in a node
+
+
+def test_a_group_over_nodes_is_slower_and_a_user_decides_its_card():
+    def time_ps(stride, *overrides):
+        return (
+            exchange_run(load_preset("h100_sxm", overrides), Exchange("all_reduce", 1 << 22, 4, stride))
+            .execute()
+            .time_ps
+        )
+
+    near, far, slow = time_ps(1), time_ps(8), time_ps(8, "network.GB_per_s=5")
+    assert 2 * near < far and 5 * far < slow
+
+
+def test_an_odd_group_over_nodes_is_plain():
+    run = exchange_run(load_preset("h100_sxm"), Exchange("all_reduce", 1 << 20, 12))
+    assert isinstance(run, CollectiveRun) and run.execute().exactly_once
+    assert run.preset.machine.link.GB_per_s == pytest.approx(50 * 11 / 8)
+
+
+def test_a_machine_without_a_library_simulates_every_gpu_of_several_nodes():
+    def result(node_gpus, stride):
+        preset = load_preset("t3_2024", [f"network.node_gpus={node_gpus}"])
+        return exchange_run(preset, Exchange("all_reduce", 1 << 16, 4, stride)).execute()
+
+    found = result(4, 2)
+    assert found.figures["simulated_gpus"] == 4 and found.time_ps == result(2, 1).time_ps > result(4, 1).time_ps

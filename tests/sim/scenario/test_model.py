@@ -179,7 +179,11 @@ def scenario_text(scenario, k):
     ("options", "words"),
     [
         ((), "In Sequential and T3, reductions of GEMMs are plain"),
-        (("--no-overlap", "--tp", "16"), "Exchanges of 16 GPUs: more than a node of nccl"),
+        (("--no-overlap", "--tp", "16"), "Exchanges between nodes: all links of a group are alike (D62)."),
+        (
+            ("--no-overlap", "--phase", "train", "--dp", "12", "--set", "network.node_gpus=8", "--tp", "1"),
+            "Plain, without launch, as the GPUs fill no whole nodes: all_reduce.",
+        ),
     ],
 )
 def test_the_verb_says_which_exchanges_are_plain(options, words, tmp_path, store, monkeypatch):

@@ -89,7 +89,7 @@ def test_divided_rows_are_gathered_before_every_gemm_that_needs_them_whole():
 def test_a_stage_hands_over_the_rows_that_its_gpu_has(divided, rows):
     how = replace(SPLIT, pp=2, sequence_parallel=divided)
     schedule = make_schedule(load_model("llama-3-8b"), how)
-    assert [step.work for step in schedule.handover] == [Exchange("send_recv", rows * 4096 * 2, 2)] * 2
+    assert [step.work for step in schedule.handover] == [Exchange("send_recv", rows * 4096 * 2, 2, 8)] * 2
 
 
 def test_a_loss_exchanges_two_sums_of_each_token():

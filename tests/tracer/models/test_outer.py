@@ -22,7 +22,7 @@ def block(model, how, name):
 def test_zero_3_gathers_the_weights_outside_the_layers(name):
     """Also where both layers share them. Memory has 1 / 8 of them on each GPU."""
     model, how = load_model(name), replace(TRAIN, dp=8, zero=3, tp=2)
-    whole = Exchange("all_gather", model.vocab * model.hidden // 2 * 2, 8)
+    whole = Exchange("all_gather", model.vocab * model.hidden // 2 * 2, 8, 2)
     embedding = block(model, how, "embedding")
     assert [*embedding] == ["weights", "embedding", "embedding_reduce"]
     assert (embedding["weights"].work, embedding["weights"].lane) == (whole, Lane.DATA)
@@ -59,7 +59,7 @@ def test_the_copies_of_a_tied_embedding_add_their_gradients_once(options, parts)
     model, how = load_model("qwen3-0.6b"), replace(TRAIN, tp=2, pp=2, **options)
     first, *others = make_schedule(model, how).finish
     (step,) = first.steps
-    assert (step.work, step.lane) == (Exchange("all_reduce", 4 * 151_936 * 1024 // parts, 2), Lane.PIPELINE)
+    assert (step.work, step.lane) == (Exchange("all_reduce", 4 * 151_936 * 1024 // parts, 2, 2 * how.dp), Lane.PIPELINE)
     assert others[0].name == "optimizer"
     for other in (make_schedule(model, replace(how, pp=1, interleave=1)), make_schedule(load_model("llama-3-8b"), how)):
         assert other.finish[0].name == "optimizer"

@@ -319,7 +319,7 @@ def test_new_weights_of_experts_are_gathered_from_their_copies(ep, copies):
     update, gather = schedule.finish
     expected = {"new_weights": Exchange("all_gather", 2 * others, 8)}
     if copies > 1:
-        expected["new_expert_weights"] = Exchange("all_gather", 2 * experts, copies)
+        expected["new_expert_weights"] = Exchange("all_gather", 2 * experts, copies, ep)
     assert {step.name: step.work for step in gather.steps} == expected
     size = int(update.steps[0].work.removeprefix("gradient_clip:parameters="))
     assert size * update.repeats == pytest.approx(experts / copies + others / 8, rel=1e-4)
