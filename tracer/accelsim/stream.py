@@ -11,6 +11,8 @@ from tracer.accelsim.tracez import tracez_text
 
 TRACEZ = ".tracez"
 BLOCK_BYTES = 1 << 22
+XZ_BYTES = 1 << 13
+"""Read at a time where this process decompresses. Text of earlier pieces is not lost with damage in a later one."""
 PROCESS_BYTES = 1 << 20
 """Smaller files are decompressed in this process, which is faster than starting another."""
 LINE_BYTES_MAX = 1 << 20
@@ -24,10 +26,20 @@ def _plain(path: Path) -> Iterator[bytes]:
 
 
 def _xz_library(path: Path) -> Iterator[bytes]:
+    """Decompress in this process. `lzma.open` would ignore what is no stream behind the first one."""
     try:
-        with lzma.open(path, "rb") as file:
-            while block := file.read1(BLOCK_BYTES):  # read1: data before the damage must not be lost
-                yield block
+        with open(path, "rb") as file:
+            data = file.read(XZ_BYTES)
+            while data:
+                stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+                while not stream.eof:
+                    if stream.needs_input and not data and not (data := file.read(XZ_BYTES)):
+                        raise EOFError("it ends inside a stream")
+                    yield stream.decompress(data, BLOCK_BYTES)
+                    data = b""
+                data = stream.unused_data.lstrip(b"\0")  # 0 bytes may lie between streams
+                while not data and (more := file.read(XZ_BYTES)):
+                    data = more.lstrip(b"\0")
     except (lzma.LZMAError, EOFError) as error:
         raise BadData(path, "xz", str(error)) from error
 

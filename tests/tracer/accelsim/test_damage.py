@@ -176,6 +176,20 @@ def test_bad_xz(tmp_path, monkeypatch):
         assert problems == []
 
 
+def test_xz_data_of_several_streams(tmp_path, monkeypatch):
+    """0 bytes may lie between streams. Anything else behind a stream is damage."""
+    half = GOOD.index("#END_TB")
+    first, second = (lzma.compress(part.encode()) for part in (GOOD[:half], GOOD[half:]))
+    for least_bytes in (0, 1 << 20):
+        monkeypatch.setattr("tracer.accelsim.stream.PROCESS_BYTES", least_bytes)
+        for between in (b"", bytes(8), bytes(1 << 14)):
+            path = write(tmp_path, first + between + second + bytes(4), "kernel-1.traceg.xz")
+            assert b"".join(read_bytes(path)).decode() == GOOD
+        whole = lzma.compress(GOOD.encode())
+        for behind in (b"garbage", first[:6], b"\xfd7{XZ\0\0\4" + first[8:]):
+            assert "bad xz data" in error_of(write(tmp_path, whole + behind, "kernel-1.traceg.xz"))
+
+
 def test_what_comes_before_a_damage_of_xz_data_is_read(tmp_path, monkeypatch):
     """The end of long, hardly compressible text is cut off; process and library give the same blocks before it."""
     random = np.random.default_rng(1)
