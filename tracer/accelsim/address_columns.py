@@ -7,7 +7,7 @@ import numpy as np
 
 from tracer.accelsim.instruction import BULK_LANES_MAX, Trouble
 from tracer.accelsim.lanes import find_pattern
-from tracer.accelsim.text import LOWER_X, read_decimal, read_hex, skip_blanks
+from tracer.accelsim.text import LOWER_X, read_address, read_decimal, read_hex, skip_blanks
 from tracer.accelsim.unusual import Unusual, count_unusual
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
@@ -61,7 +61,7 @@ def read_stride(data, pos, end, instruction, n, scan):
 def read_list(data, pos, end, instruction, n, scan):
     """Read one address per active lane."""
     for k in range(n):
-        address, pos = read_hex(data, pos, end)
+        address, pos = read_address(data, pos, end)
         if pos < 0:
             return TOO_FEW_ADDRESSES
         scan.lanes[k] = np.uint64(address)
@@ -171,7 +171,7 @@ def read_transfers(data, pos, end, instruction, scan, mode, base, count, width):
     address, first, row_bytes = base, base, 0
     for k in range(count):
         if mode == BULK_LIST:
-            address, pos = read_hex(data, pos, end)
+            address, pos = read_address(data, pos, end)
         elif k > 0:
             delta, pos = read_decimal(data, pos, end)
             address += delta

@@ -168,7 +168,7 @@ MEANING: dict[Trouble, str] = {
     Trouble.BAD_MODE: "address mode: allowed 0, 1, 2",
     Trouble.BAD_ADDRESS: "bad or missing address or stride",
     Trouble.TOO_FEW_ADDRESSES: "fewer addresses or deltas than active lanes",
-    Trouble.NO_IMMEDIATE: "the line ends before its immediate column",
+    Trouble.NO_IMMEDIATE: "the line ends before its immediates (tracer 6: two), or lacks an address or delta",
     Trouble.BAD_NOTE: "bad T3 note",
     Trouble.NO_BLOCK: "a warp before `thread block =`",
     Trouble.OTHER_BLOCK: "the line's block or warp is not the one announced",

@@ -195,6 +195,8 @@ def read_tail(data, pos, end, instruction, scan, wanted, registers):
         second, after = read_immediate(data, pos, end)
         if after >= 0:
             instruction.imm2, pos = max(second, 0), after
+        elif scan.version > IMMEDIATE_VERSION and skip_blanks(data, pos, end) < end:
+            return NO_IMMEDIATE  # values follow: one of the columns before them is missing
     if scan.version > IMMEDIATE_VERSION:
         after = read_values(data, pos, end, instruction, wanted, registers)
         note = find_note(data, max(pos, end - NOTE_BYTES), end)

@@ -39,6 +39,11 @@ def error_of(path, **options):
         (LOAD, LOAD.replace(" 1 0x7f4000000000 16 0 ", " 0 0x7f4000000000 "), "fewer addresses or deltas"),
         (LOAD, LOAD.replace("0x7f4000000000", "zz"), "bad or missing address"),
         (LOAD, LOAD.replace(" 16 0 ", " 16"), "ends before its immediate"),
+        (
+            LOAD,
+            LOAD.replace(" 1 0x7f4000000000 16 0 ", f" 0 {'0x7f4000000000 ' * 31}0 0 "),
+            "fewer addresses or deltas",
+        ),
         (ADD, "0010 ffffffff 1 R9 IADD3 2 R8", "not a register"),
         (ADD, "0010 ffffffff 1", "not a register"),
         (ADD, "0010 ffffffff", "number of registers"),

@@ -42,6 +42,24 @@ def test_an_impossible_barrier_is_refused(tmp_path):
 
 
 MATRIX = 0x7F4000000000
+
+
+@pytest.mark.parametrize(
+    ("columns", "last"),
+    [
+        (f"LDG.E 1 R4 4 0 {MATRIX:#x} {MATRIX + 4096:#x} {MATRIX:#x}", f"{MATRIX + 64:#x}"),
+        (f"LDG.E 1 R4 4 2 {MATRIX:#x} 4096 4096", "4096"),
+        (f"UTMALDG.2D 2 UR4 UR8 32 0x400 0 128 0 3 3 {MATRIX:#x} {MATRIX + 32:#x}", f"{MATRIX + 64:#x}"),
+        (f"UTMALDG.2D 2 UR4 UR8 32 0x400 0 128 0 4 {MATRIX:#x} 4 32 32", "32"),
+    ],
+)
+def test_an_immediate_is_no_address_that_is_missing(tmp_path, columns, last):
+    end = "0010 ffffffff 0 EXIT 0 0 0 0 NoVal "
+    events_of(tmp_path, [f"0000 0000000f 0 {columns} {last} 0 0 NoVal ", end], version=6, architecture=90)
+    with pytest.raises(TraceError, match=r"kernel-1\.traceg:\d+: (fewer addresses|.* lacks an address or delta)"):
+        events_of(tmp_path, [f"0000 0000000f 0 {columns} 0 0 NoVal ", end], version=6, architecture=90)
+
+
 HALF_LINES = "16 " * 3 + "208 " + "16 " * 3
 """Deltas of two rows of 64 bytes, 256 bytes apart, in transfers of 16 bytes."""
 
