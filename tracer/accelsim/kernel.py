@@ -50,8 +50,14 @@ UNUSUAL = {
         "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out",
     ),
     Unusual.RETURN: ("CRLF", "lines end with carriage returns (CRLF): read without them"),
+    Unusual.HALF_COPY: (
+        "half copy",
+        "LDGSTS of which one line is missing: found one with this program counter, expected two, one after the other",
+    ),
 }
 """Kind and text of the warning."""
+DAMAGE = {Unusual.HALF_COPY}
+"""Of these, what is damage."""
 
 
 class KernelReader:
@@ -203,7 +209,8 @@ class KernelReader:
             for what, (kind, text) in UNUSUAL.items():
                 found = counts[what]
                 if found["count"]:
-                    self._problems.warn(kind, self.where(int(found["line"])), text, int(found["count"]))
+                    report = self._problems.damage if what in DAMAGE else self._problems.warn
+                    report(kind, self.where(int(found["line"])), text, int(found["count"]))
                     found["count"] = 0
 
 
