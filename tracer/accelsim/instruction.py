@@ -23,7 +23,8 @@ ACCELSIM_SOURCES = 4
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128
 OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
-FORM_GMMA, FORM_BULK, FORM_LOCAL, FORM_MARKER, FORM_SYNCS = 1, 2, 3, 4, 5
+FORM_GMMA, FORM_BULK, FORM_LOCAL, FORM_MARKER, FORM_SYNCS, FORM_RESULT = 1, 2, 3, 4, 5, 6
+"""FORM_RESULT: the result may be the second operand, behind a predicate."""
 BULK_LANES_MAX = 1 << 14
 """Most lanes of 16 bytes that one bulk copy moves."""
 
