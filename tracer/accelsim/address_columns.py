@@ -139,6 +139,8 @@ def read_bulk(data, pos, end, instruction, scan):
     instruction.barrier = instruction.bytes = instruction.multicast = 0
     barrier_at = skip_blanks(data, pos, end)
     if width == 0 and (barrier_at + 1 >= end or data[barrier_at + 1] != LOWER_X):
+        if instruction.mask:
+            count_unusual(scan, Unusual.NO_TRANSFERS, scan.line)
         return pos
     barrier, pos = read_hex(data, pos, end)
     multicast, pos = read_decimal(data, pos, end)

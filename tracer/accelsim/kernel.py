@@ -49,6 +49,15 @@ UNUSUAL = {
         "bulk copy",
         "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out",
     ),
+    Unusual.NO_TRANSFERS: (
+        "bulk copy without transfers",
+        "a TMA instruction of width 0, whose transfers earlier tracers do not write: it moves nothing",
+    ),
+    Unusual.NO_WINDOW: (
+        "generic access",
+        "a generic access, and the header lacks `shmem base_addr` or `local mem base_addr`: taken as shared memory, as "
+        "in Accel-Sim, so its traffic is left out",
+    ),
     Unusual.RETURN: ("CRLF", "lines end with carriage returns (CRLF): read without them"),
     Unusual.HALF_COPY: (
         "half copy",

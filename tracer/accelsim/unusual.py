@@ -18,6 +18,8 @@ class Unusual(IntEnum):
     LOST_BASE = 5
     RETURN = 6
     HALF_COPY = 7
+    NO_TRANSFERS = 8
+    NO_WINDOW = 9
 
 
 COUNTS = np.dtype(([("count", "i8"), ("line", "i8")], len(Unusual)))

@@ -79,6 +79,7 @@ def resolve_space(builder, instruction, addresses):
     The windows of the workgroups of a cluster follow each other. rank: of the workgroup to which shared memory belongs.
     """
     if builder.shared_base == 0 or builder.local_base == 0:
+        count_unusual(builder, Unusual.NO_WINDOW, instruction.line)
         return SHARED, builder.rank
     address = instruction.base
     if instruction.inner == EXPLICIT:

@@ -221,8 +221,10 @@ def test_generic_accesses_go_by_their_window(tmp_path, address, space):
 def test_generic_accesses_are_shared_where_a_window_is_unknown(tmp_path):
     text = kernel_text([["0000 ffffffff 1 R4 LD.E 1 R2 4 1 0x7f4000000000 4 0 ", EXIT]])
     text = text.replace("0x00007efffe000000", "0x0000000000000000")
-    workgroups, _ = read(write(tmp_path, text))
+    workgroups, (problem,) = read(write(tmp_path, text))
     assert workgroups[0].events[0]["space"] == Space.SHARED
+    number = text[: text.index("0000 ffffffff")].count("\n") + 1
+    assert problem.startswith(f"kernel-1.traceg:{number}: a generic access, and the header lacks `shmem base_addr`")
 
 
 def test_address_modes_give_the_same_pattern(tmp_path):

@@ -159,7 +159,9 @@ def test_bulk_copies_without_transfers_or_address_move_nothing(tmp_path, version
     workgroups, problems = read(write(tmp_path, kernel_text([lines], version=version, architecture=90)))
     assert set(workgroups[0].events["kind"]) == {Kind.COMPUTE, Kind.EXIT}
     assert workgroups[0].events["count"].sum() == 7
-    assert len(problems) == 1 and "a bulk copy of one transfer, whose address" in problems[0]
+    number = (tmp_path / "kernel-1.traceg").read_text().split("\n").index(lines[5]) + 1
+    assert len(problems) == 2 and "a bulk copy of one transfer, whose address" in problems[0]
+    assert problems[1].startswith(f"kernel-1.traceg:{number}: a TMA instruction of width 0")
 
 
 def test_too_large_a_bulk_copy_is_refused(tmp_path):

@@ -65,6 +65,7 @@ ODD = {
     "gap mask with a stride": Odd(GOOD.replace("0000 ffffffff", "0000 f00f00ff"), f":{LOAD_LINE}: a stride for lanes"),
     "five sources": Odd(GOOD.replace("2 R8 R3", "5 R8 R3 R4 R5 R6"), f":{ADD_LINE}: an instruction with more than 4"),
     "unknown opcode": Odd(GOOD.replace("IADD3", "FROB.X2"), f":{ADD_LINE}: unknown opcode FROB.X2"),
+    "texture": Odd(GOOD.replace("IADD3", "TEX.SCR"), f":{ADD_LINE}: TEX.SCR, taken as ALU work: its memory traffic is"),
     "CRLF": Odd(GOOD.replace("\n", "\r\n"), "carriage returns"),
     "no EXIT": Odd(kernel_text([[LOAD, ADD]]), f":{ADD_LINE}: a warp ends without EXIT", 2),
     "empty warp": Odd(kernel_text([WARP, []], block="64,1,1"), ": a warp has no instructions"),
