@@ -217,9 +217,11 @@ def show_results(results: RunResult) -> None:
     print_text("")
     if used:
         print_table("Share of each peak, in the time of the kernels", ("unit", "share"), used)
+    idle = results.totals.get("cu.workgroups") == 0
+    unknown = "no unit: no workgroup ran" if idle else "an unknown unit: this result lacks counters"
     print_text(
         (f"{rate:,.4g} TFLOP/s of {peak_tera_flop_per_s(results):,.4g}; " if rate else "")
-        + f"bounded by {bounded_by(results) or 'an unknown unit: this result lacks counters'}"
+        + f"bounded by {bounded_by(results) or unknown}"
     )
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")

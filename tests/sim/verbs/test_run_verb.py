@@ -100,6 +100,13 @@ def test_warnings_of_an_import_reach_the_archive_and_the_results(tmp_path, capsy
         assert warnings_in(capsys.readouterr().err) == warnings
 
 
+def test_a_kernel_without_workgroups_is_bound_by_nothing(tmp_path, capsys):
+    path = write(tmp_path, kernel_text([]).partition("#BEGIN_TB")[0])
+    assert main(["run", str(path)]) == 0
+    shown = capsys.readouterr()
+    assert "bounded by no unit: no workgroup ran" in shown.out and "1 of 1 thread blocks are missing" in shown.err
+
+
 def test_a_result_of_an_archive_without_warnings_is_not_that_of_one_with(tmp_path, capsys):
     """The same events, of a whole text and of a damaged one."""
     lines = ["0000 ffffffff 1 R8 MOV 0 0 0 ", "0010 ffffffff 0 EXIT 0 0 0 "]

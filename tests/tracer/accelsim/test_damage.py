@@ -1,10 +1,12 @@
 """Damaged traces: a clear error with file and line, or a warning and the right result; never a crash, never silence."""
 
+import gzip
 import lzma
 from contextlib import suppress
 
 import numpy as np
 import pytest
+import zstandard
 
 from tests.support.accelsim_texts import HEADER, block_text, kernel_text, read, write
 from tracer.accelsim.problems import BadData, TraceError
@@ -165,6 +167,13 @@ def test_unknown_binary_version(tmp_path, version):
 )
 def test_headers_that_cannot_be_read(tmp_path, old, new, message):
     assert message in error_of(write(tmp_path, GOOD.replace(old, new)))
+
+
+@pytest.mark.parametrize(("compress", "found"), [(gzip.compress, "gzip"), (zstandard.compress, "zstd")])
+def test_other_compressors_are_named(tmp_path, compress, found):
+    for name in ("kernel-1.traceg", "kernel-1.trace", "kernel-1.traceg.gz"):
+        path = write(tmp_path, compress(GOOD.encode()), name)
+        assert error_of(path).startswith(f"{path}: found {found} data, allowed are plain text, xz and .tracez")
 
 
 def test_bad_xz(tmp_path, monkeypatch):
