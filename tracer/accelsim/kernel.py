@@ -91,7 +91,7 @@ class KernelReader:
         scan["block"] = -1
         scan["line"] = header.lines
         self._tables = new_tables()
-        self._assembly = Assembly(header, problems, halve_copies=halve_copies)
+        self._assembly = Assembly(header, problems, self.where, halve_copies=halve_copies)
         self._opcodes = OpcodeBook(header.architecture, problems)
         self._line_of: Callable[[int], int] = int
         self._done = 0

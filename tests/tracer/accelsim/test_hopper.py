@@ -1,5 +1,7 @@
 """Lines of Accel-Sim 2.0's tracer: barriers with two immediates, TMA copies, matrix instructions of warpgroups."""
 
+import re
+
 import pytest
 
 from tests.support.accelsim_texts import block_text, events_of, kernel_text, read, write
@@ -166,7 +168,24 @@ def test_bulk_copies_without_transfers_or_address_move_nothing(tmp_path, version
 
 def test_too_large_a_bulk_copy_is_refused(tmp_path):
     line = "0010 00000001 0 UTMALDG.2D 1 UR8 1024 0x400 0 0 0 4 0x7f4000000000 300 " + "1024 " * 299 + "0 0 "
-    with pytest.raises(TraceError, match="bad columns of a bulk copy"):
+    with pytest.raises(TraceError, match="bulk copy: transfers: allowed are up to 16384 pieces"):
+        events_of(tmp_path, [line, "0020 ffffffff 0 EXIT 0 0 0 0 "], architecture=90)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("0xzz 0 128 0 4 0x7f4000000000 1", "barrier: allowed is an address"),
+        ("0x400 x 128 0 4 0x7f4000000000 1", "multicast: allowed 0, or 1"),
+        ("0x400 1 zz 128 0 4 0x7f4000000000 1", "multicast: allowed 0, or 1"),
+        ("0x400 0 128 x 4 0x7f4000000000 1", "bytes and bytes outside: allowed are two"),
+        ("0x400 0 128 0 2 0x7f4000000000 1", "address mode: allowed 3, 4"),
+        ("0x400 0 128 0 4 0x7f4000000000 -1", "number of transfers (mode 4: behind a base address): allowed 0 and"),
+    ],
+)
+def test_a_bad_column_of_a_bulk_copy_is_named(tmp_path, columns, message):
+    line = f"0010 00000001 0 UTMALDG.2D 1 UR8 16 {columns} 0 0 "
+    with pytest.raises(TraceError, match=rf"kernel-1\.traceg:\d+: bulk copy: {re.escape(message)}.*: '0010 "):
         events_of(tmp_path, [line, "0020 ffffffff 0 EXIT 0 0 0 0 "], architecture=90)
 
 
