@@ -104,7 +104,10 @@ FIRST_CHUNK = FIRST_WARP + 8
         (patched(INDEX, struct.pack("<I", 2)), f"ends at byte {INDEX + 4 + 2 * 44 + 3 * (16 + 5 * 4) + 16}, expected"),
         (with_index(BLOCKS[:2]), "the warps of the index have "),
         (patched(FIRST_WARP, struct.pack("<I", 8)), f"the warp at byte {FIRST_WARP} has 8 instructions in 5 chunks"),
-        (patched(INDEX + 64, struct.pack("<I", 3)), f"the chunk at byte {FIRST_CHUNK + 4} has 2 lines, in the index 3"),
+        (
+            patched(INDEX + 64, struct.pack("<I", 3)),
+            f"the warp at byte {INDEX + 48} of the index has 9 instructions, its chunks 10",
+        ),
     ],
 )
 def test_damage_is_named(tmp_path, content, message):
