@@ -109,8 +109,6 @@ def _parts(path: Path, piece_bytes: int) -> Iterator[bytes]:
 def _blocks(index: _Place, data: _Place, unpacker: zstandard.ZstdDecompressor, piece_bytes: int) -> Iterator[bytes]:
     """The thread blocks of the index."""
     (blocks,) = index.numbers(NUMBER, "the index")
-    if blocks == 0:
-        raise index.bad(f"the index at byte {index.offset - 4} has 0 thread blocks, expected 1 or more")
     for _ in range(blocks):
         x, y, z, *cluster, rank, warps = index.numbers(BLOCK, "a thread block of the index")
         yield b"\n#BEGIN_TB\n\nthread block = %d,%d,%d\n" % (x, y, z)

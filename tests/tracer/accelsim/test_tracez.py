@@ -100,9 +100,10 @@ FIRST_CHUNK = FIRST_WARP + 8
         (patched(FIRST_CHUNK, struct.pack("<I", 1 << 30)), "a chunk at byte"),
         (patched(FIRST_CHUNK + 4, b"zzzz"), f"the chunk at byte {FIRST_CHUNK + 4}"),
         (patched(FIRST_CHUNK, struct.pack("<I", 30)), f"the chunk at byte {FIRST_CHUNK + 4} has 0 bytes of text"),
-        (patched(INDEX, struct.pack("<I", 0)), f"the index at byte {INDEX} has 0 thread blocks, expected 1 or more"),
+        (patched(INDEX, struct.pack("<I", 0)), f"the index at byte {INDEX} ends at byte {INDEX + 4}, expected"),
         (patched(INDEX, struct.pack("<I", 2)), f"ends at byte {INDEX + 4 + 2 * 44 + 3 * (16 + 5 * 4) + 16}, expected"),
         (with_index(BLOCKS[:2]), "the warps of the index have "),
+        (with_index([]), "the warps of the index have 0 bytes, expected "),
         (patched(FIRST_WARP, struct.pack("<I", 8)), f"the warp at byte {FIRST_WARP} has 8 instructions in 5 chunks"),
         (
             patched(INDEX + 64, struct.pack("<I", 3)),
@@ -113,6 +114,12 @@ FIRST_CHUNK = FIRST_WARP + 8
 def test_damage_is_named(tmp_path, content, message):
     found = error_of(tmp_path, content)
     assert found.startswith("kernel-1.tracez:") and message in found
+
+
+def test_a_kernel_of_which_nothing_was_traced(tmp_path):
+    """Accel-Sim's post-processing writes an empty index. The same as text has the same warning."""
+    workgroups, (problem,) = read(write(tmp_path, tracez(HEAD, []), "kernel-1.tracez"))
+    assert workgroups == [] and "3 of 3 thread blocks are missing" in problem
 
 
 def test_a_damaged_dictionary_is_named(tmp_path):
