@@ -22,6 +22,18 @@ MAX_REGISTERS = 1 << 16
 MAX_SHARED_BYTES = 1 << 32
 
 
+class EventError(UserError):
+    """An impossible event, or an impossible listed address.
+
+    Attributes:
+        event, address: its row in the workgroup; -1 = it is not that.
+    """
+
+    def __init__(self, message: str, event: int = -1, address: int = -1) -> None:
+        super().__init__(message)
+        self.event, self.address = event, address
+
+
 class Extent(NamedTuple):
     """The address range that a workgroup reaches with its own bases: first byte, last byte."""
 
@@ -148,11 +160,12 @@ def check_events(info: KernelInfo, workgroup: Workgroup) -> Extent:
     if fault != Fault.NONE:
         field, allowed = FIELDS[Fault(fault)]
         warp = int(workgroup.warp[np.searchsorted(workgroup.first_event, row, side="right") - 1])
-        raise UserError(f"{where}, warp {warp}, event {row} of the workgroup: {field}: "
-                        f"found {events[field][row]}, allowed {allowed}")  # fmt: skip
+        found = f"{field}: found {events[field][row]}, allowed {allowed}"
+        raise EventError(f"{where}, warp {warp}, event {row} of the workgroup: {found}", event=row)
     listed = _too_high(addresses)
     if listed >= 0:
-        raise UserError(f"{where}: addresses: row {listed}: found {addresses[listed]}, allowed 0 to 2^63 - 1")
+        found = f"row {listed}: found {addresses[listed]}, allowed 0 to 2^63 - 1"
+        raise EventError(f"{where}: addresses: {found}", address=listed)
     return Extent(low, high)
 
 

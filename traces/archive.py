@@ -61,6 +61,13 @@ def _json_object(text: str) -> dict[str, Any]:
     return value
 
 
+def _json_texts(text: str) -> list[str]:
+    value = json.loads(text)
+    if not isinstance(value, list) or not all(isinstance(line, str) for line in value):
+        raise ValueError(f"warnings: found {text[:40]!r}, allowed is a JSON list of texts")
+    return value
+
+
 class ArchiveKernel:
     """One kernel of an open archive (a KernelSource)."""
 
@@ -216,6 +223,7 @@ class Archive:
         self.writer = read_text(attributes, "writer")
         self.compression = read_text(attributes, "compression")
         self.checksum = read_text(attributes, "checksum")
+        self.warnings = _json_texts(read_text(attributes, "warnings")) if "warnings" in attributes else []
         if self.compression != "gzip":
             load_plugin()
 
@@ -314,5 +322,6 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
             "checksum": archive.checksum,
             "prefills": len(prefills),
             "prefill_bytes": sum(prefill.bytes for prefill in prefills),
+            "warnings": archive.warnings,
             "kernels": kernels,
         }

@@ -2,7 +2,8 @@
 
     /                        attributes file_type ("t3sim-trace"), format_version, writer, compression (filter of the
                              event columns), kernels (their number), checksum (SHA-256 of the kernels' checksums and of
-                             the commands, not of the compressed bytes)
+                             the commands, not of the compressed bytes); warnings of the reader of the text from which
+                             it was made (a JSON list), if there are any
     /commands/               COMMAND_DATASETS: kernels and host copies in program order
     /kernels/0000/, 0001/    attributes KERNEL_ATTRIBUTES, KERNEL_DATASETS: one group per kernel; attribute `cluster`
                              if it is not 1

@@ -97,9 +97,14 @@ class TraceSource(Protocol):
 
 
 def warnings_of(source: TraceSource) -> list[str]:
-    """Warnings of a reader of trace text so far (its `problems`), one line each. Other sources have none."""
+    """Warnings of a reader of trace text so far (its `problems`) or of an archive, one line each. Others have none."""
     problems = getattr(source, "problems", None)
-    return list(problems.lines()) if problems else []
+    return list(problems.lines()) if problems else stored_warnings(source)
+
+
+def stored_warnings(source: TraceSource) -> list[str]:
+    """Warnings that an archive has of the text from which it was made (its `warnings`)."""
+    return list(getattr(source, "warnings", ()))
 
 
 def read_for_warnings(source: TraceSource, kernel: KernelSource) -> None:

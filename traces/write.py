@@ -4,6 +4,7 @@ The file is written under a temporary name, sealed (`traces.seal`), synced and r
 never sees half an archive. If anything fails, the temporary file is removed.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from traces.layout import COMMAND_DATASETS, COMMAND_KERNEL, COMMAND_PREFILL, ker
 from traces.output import replacing
 from traces.schema import FORMAT_NAME, FORMAT_VERSION
 from traces.sink import Sink
-from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, check_copy
+from traces.source import KernelInfo, KernelSource, Prefill, TraceSource, check_copy, warnings_of
 from traces.version import VERSION
 
 Progress = Callable[[int, KernelInfo, int], None]
@@ -74,7 +75,7 @@ class _ArchiveWriter:
         for name in ("workgroups", "warps", "events", "instructions", "addresses"):
             setattr(summary, name, getattr(summary, name) + getattr(writer, name))
 
-    def finish(self) -> Summary:
+    def finish(self, warnings: list[str]) -> Summary:
         """Write the commands and the file's attributes."""
         commands = {
             name: np.array([command[position] for command in self._commands], entry.dtype)
@@ -91,6 +92,8 @@ class _ArchiveWriter:
         attributes["compression"] = fixed_text(self._compression)
         attributes["kernels"] = self.summary.kernels
         attributes["checksum"] = fixed_text(self.summary.checksum)
+        if warnings:
+            attributes["warnings"] = fixed_text(json.dumps(warnings))
         return self.summary
 
 
@@ -138,6 +141,6 @@ def write_archive(
                     writer.add_prefill(command)
                 else:
                     writer.add_kernel(command, progress)
-            summary = writer.finish()
+            summary = writer.finish(warnings_of(source))
         summary.file_bytes = temporary.stat().st_size
     return summary

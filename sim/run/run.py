@@ -29,7 +29,7 @@ from tracer.gemm.source import GemmSource
 from tracer.sequence import CommandSequence
 from traces.checksum import canonical_json
 from traces.schema import LINE_BYTES
-from traces.source import KernelSource, TraceSource, warnings_of
+from traces.source import KernelSource, TraceSource, stored_warnings, warnings_of
 
 OF_SEVERAL_GPUS = ("link.", "network.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
@@ -227,7 +227,9 @@ class KernelRun(OneGpuRun):
     def deciding_input(self) -> dict[str, Any]:
         if self._gemm:
             return gemm_input(self._gemm)  # the fingerprint differs between lda = None and lda = k
-        return {name: value for name, value in self._input.items() if name != "text"}
+        stored = stored_warnings(self.source)  # the fingerprint of an archive is that of its events
+        warned = {"warnings": stored} if stored else {}
+        return {name: value for name, value in self._input.items() if name != "text"} | warned
 
     def own_options(self) -> dict[str, Any]:
         kernels = None if self.kernels is None else sorted(set(self.kernels))

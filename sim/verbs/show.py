@@ -19,7 +19,7 @@ from sim.view.heading import origins_text, run_heading, runs_heading
 from sim.view.scenario_tables import show_scenario
 from tracer.elf.names import short_name
 from traces.command.output_format import with_format
-from traces.command.tables import duration, print_json, print_table, print_text, share
+from traces.command.tables import duration, print_json, print_table, print_text, print_warnings, share
 from traces.errors import UserError
 from traces.units import ps_to_ns
 
@@ -56,6 +56,8 @@ def show(
     if sum(map(bool, (unit, names, energy))) > 1:
         raise UserError("show: --unit, --names and --energy print different tables: give one of them")
     archive = results.open(result)
+    shown = [run for place, run in archive.results() if number in (None, place)]
+    print_warnings(dict.fromkeys(line for run in shown for line in run.warnings))
     if len(archive.runs) != 1 and number is None:
         if energy and is_scenario(archive):
             energies = _scenario_energies(archive, energy)
@@ -194,6 +196,7 @@ def _described(results: RunResult) -> dict[str, Any]:
         "input": results.input,
         "options": results.options,
         "command": command_of(results),
+        "warnings": list(results.warnings),
     }
 
 
@@ -214,9 +217,11 @@ def show_results(results: RunResult) -> None:
     print_text("")
     if used:
         print_table("Share of each peak, in the time of the kernels", ("unit", "share"), used)
+    idle = results.totals.get("cu.workgroups") == 0
+    unknown = "no unit: no workgroup ran" if idle else "an unknown unit: this result lacks counters"
     print_text(
         (f"{rate:,.4g} TFLOP/s of {peak_tera_flop_per_s(results):,.4g}; " if rate else "")
-        + f"bounded by {bounded_by(results) or 'an unknown unit: this result lacks counters'}"
+        + f"bounded by {bounded_by(results) or unknown}"
     )
     if len(results.kernels) > 1:
         columns = ("kernel", "time", "warp_instructions", "l2_read_sectors", "dram_read_sectors", "dram_write_sectors")

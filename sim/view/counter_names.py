@@ -54,6 +54,7 @@ class Counterpart:
 
 LOCAL = "with local memory"
 IN_FLIGHT = LOCAL + "; a sector in flight counts as l1.read_merged_sectors here; its count there is not known"
+PASSING_L1 = LOCAL + "; ours includes loads that bypass L1 (LDG.E.STRONG.GPU), which do not count there"
 WITHOUT_ATOMICS = LOCAL + "; without atomics, which are reads there"
 FLUSH = "ours includes the flush of L2 after the kernel, except with --keep-l2"
 WRITES = ("l2.write_sectors", "l2.uncached_write_sectors")
@@ -99,7 +100,7 @@ ACCELSIM = (
     Counterpart("gpgpu_n_tot_w_icount", "warp instruction", ("cu.warp_instructions",), 1, "a total over kernels there"),
     Counterpart("gpu_tot_issued_cta", "workgroup", ("cu.workgroups",), 1, "a total over kernels there"),
     Counterpart(
-        "Total_core_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]", "sector", ("l1.read_sectors",), 1, LOCAL
+        "Total_core_cache_stats_breakdown[GLOBAL_ACC_R][TOTAL_ACCESS]", "sector", ("l1.read_sectors",), 1, PASSING_L1
     ),
     Counterpart("Total_core_cache_stats_breakdown[GLOBAL_ACC_R][HIT]", "sector", ("l1.read_hit_sectors",), 1, LOCAL),
     Counterpart(

@@ -24,7 +24,7 @@ from traces.compress import CHOICES
 from traces.errors import UserError
 from traces.frames import events_frame
 from traces.layout import CHUNK_ROWS, EVENT_COLUMNS, KERNEL_DATASETS
-from traces.source import Prefill
+from traces.source import Prefill, warnings_of
 
 
 def sha256(path):
@@ -222,6 +222,27 @@ def test_reads_version_1(tmp_path):
         assert archive.fingerprint() == same.fingerprint() == verify_archive(old).checksum
         write_archive(tmp_path / "new.h5", archive)
     assert (tmp_path / "new.h5").read_bytes() == SMALL_TRACE.read_bytes()
+
+
+@pytest.mark.parametrize("count", [0, 1, 4000])
+def test_warnings_of_the_source_come_out(tmp_path, count):
+    """Also more than the 64 KiB of a usual attribute. They are no part of the checksum."""
+    path, source = tmp_path / "a.h5", random_source()
+    checksum = write_archive(path, source).checksum
+    source.warnings = [f"kernel-1.traceg:{number}: odd \N{SNOWMAN}\n{'x' * 40}" for number in range(count)]
+    assert write_archive(path, source).checksum == checksum
+    with open_archive(path) as archive:
+        assert archive.warnings == source.warnings == warnings_of(archive)
+        write_archive(tmp_path / "b.h5", archive)
+    assert describe(tmp_path / "b.h5")["warnings"] == source.warnings
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "3"])
+def test_warnings_that_are_no_list_of_texts_are_refused(stored, text):
+    with changed_archive(stored) as file:
+        file.attrs["warnings"] = text
+    with pytest.raises(UserError, match="damaged or truncated archive"):
+        open_archive(stored)
 
 
 def test_the_bytes_do_not_depend_on_when_python_frees_a_dataset(stored, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import numpy as np
 
 from tracer.accelsim.instruction import BULK_LANES_MAX, Trouble
 from tracer.accelsim.lanes import find_pattern
-from tracer.accelsim.text import LOWER_X, read_decimal, read_hex, skip_blanks
+from tracer.accelsim.text import LOWER_X, read_address, read_decimal, read_hex, skip_blanks
 from tracer.accelsim.unusual import Unusual, count_unusual
 from tracer.coalesce import active_lanes
 from tracer.compile.jit import compiled
@@ -17,7 +17,11 @@ WIDTH_MAX = 1024
 BULK_LANE_BYTES = 16
 LIST, STRIDE, DELTA, BULK_LIST, BULK_DELTA = 0, 1, 2, 3, 4
 BAD_WIDTH, BAD_MODE, BAD_ADDRESS = -int(Trouble.BAD_WIDTH), -int(Trouble.BAD_MODE), -int(Trouble.BAD_ADDRESS)
-TOO_FEW_ADDRESSES, BAD_BULK = -int(Trouble.TOO_FEW_ADDRESSES), -int(Trouble.BAD_BULK)
+TOO_FEW_ADDRESSES = -int(Trouble.TOO_FEW_ADDRESSES)
+BULK_BARRIER, BULK_MULTICAST, BULK_BYTES = (
+    -int(Trouble[name]) for name in ("BULK_BARRIER", "BULK_MULTICAST", "BULK_BYTES")
+)
+BULK_MODE, BULK_COUNT, BULK_SIZE = (-int(Trouble[name]) for name in ("BULK_MODE", "BULK_COUNT", "BULK_SIZE"))
 
 
 @compiled
@@ -61,7 +65,7 @@ def read_stride(data, pos, end, instruction, n, scan):
 def read_list(data, pos, end, instruction, n, scan):
     """Read one address per active lane."""
     for k in range(n):
-        address, pos = read_hex(data, pos, end)
+        address, pos = read_address(data, pos, end)
         if pos < 0:
             return TOO_FEW_ADDRESSES
         scan.lanes[k] = np.uint64(address)
@@ -139,28 +143,47 @@ def read_bulk(data, pos, end, instruction, scan):
     instruction.barrier = instruction.bytes = instruction.multicast = 0
     barrier_at = skip_blanks(data, pos, end)
     if width == 0 and (barrier_at + 1 >= end or data[barrier_at + 1] != LOWER_X):
+        if instruction.mask:
+            count_unusual(scan, Unusual.NO_TRANSFERS, scan.line)
         return pos
-    barrier, pos = read_hex(data, pos, end)
-    multicast, pos = read_decimal(data, pos, end)
-    ranks = 0
-    if multicast:
-        ranks, pos = read_hex(data, pos, end)
+    pos = read_barrier(data, pos, end, instruction)
+    if pos < 0:
+        return pos
     _, pos = read_decimal(data, pos, end)
     outside, pos = read_decimal(data, pos, end)
+    if pos < 0:
+        return BULK_BYTES
     mode, pos = read_decimal(data, pos, end)
+    if pos < 0 or mode not in (BULK_LIST, BULK_DELTA):
+        return BULK_MODE
     base = 0
     if mode == BULK_DELTA:
         base, pos = read_hex(data, pos, end)
     count, pos = read_decimal(data, pos, end)
-    if pos < 0 or count < 0 or mode not in (BULK_LIST, BULK_DELTA):
-        return BAD_BULK
-    instruction.barrier = barrier & 0xFFFFFFFF
-    instruction.multicast = ranks & 0xFFFFFFFF
+    if pos < 0 or count < 0:
+        return BULK_COUNT
     instruction.bytes = count * width + outside
     if mode == BULK_DELTA and count == 1 and base == 0:
         count_unusual(scan, Unusual.LOST_BASE, scan.line)
         return pos
     return read_transfers(data, pos, end, instruction, scan, mode, base, count, width)
+
+
+@compiled
+def read_barrier(data, pos, end, instruction):
+    """Read the barrier of a bulk copy, and the workgroups that get its data."""
+    barrier, pos = read_hex(data, pos, end)
+    if pos < 0:
+        return BULK_BARRIER
+    multicast, pos = read_decimal(data, pos, end)
+    ranks = 0
+    if multicast:
+        ranks, pos = read_hex(data, pos, end)
+    if pos < 0:
+        return BULK_MULTICAST
+    instruction.barrier = barrier & 0xFFFFFFFF
+    instruction.multicast = ranks & 0xFFFFFFFF
+    return pos
 
 
 @compiled
@@ -171,7 +194,7 @@ def read_transfers(data, pos, end, instruction, scan, mode, base, count, width):
     address, first, row_bytes = base, base, 0
     for k in range(count):
         if mode == BULK_LIST:
-            address, pos = read_hex(data, pos, end)
+            address, pos = read_address(data, pos, end)
         elif k > 0:
             delta, pos = read_decimal(data, pos, end)
             address += delta
@@ -179,9 +202,9 @@ def read_transfers(data, pos, end, instruction, scan, mode, base, count, width):
             return TOO_FEW_ADDRESSES
         if address != first + row_bytes:
             if not add_bulk_row(instruction, np.uint64(first), row_bytes, scan):
-                return BAD_BULK
+                return BULK_SIZE
             first, row_bytes = address, 0
         row_bytes += width
     if not add_bulk_row(instruction, np.uint64(first), row_bytes, scan):
-        return BAD_BULK
+        return BULK_SIZE
     return pos

@@ -1,7 +1,7 @@
 """Put the workgroups of a file together to clusters, and build their events when a cluster is complete."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +12,9 @@ from tracer.accelsim.header import Header
 from tracer.accelsim.instruction import INSTRUCTION, WARP, Tables
 from tracer.accelsim.problems import Problems
 from tracer.events import NO_ADDRESSES
-from tracer.workgroup_check import check_workgroup
+from tracer.workgroup_check import EventError, check_workgroup
 from traces.errors import UserError
-from traces.schema import EVENT, MAX_CLUSTER, NO_SLOT, PLAIN_STRIDE, Kind
+from traces.schema import EVENT, EXPLICIT, MAX_CLUSTER, NO_SLOT, PLAIN_STRIDE, Kind
 from traces.source import Workgroup
 
 
@@ -46,11 +46,33 @@ def idle_workgroup(index: int) -> Workgroup:
     return Workgroup(index, np.zeros(1, np.uint16), np.array([0, 1]), event, NO_ADDRESSES)
 
 
+def line_of(member: Member, workgroup: Workgroup, error: EventError) -> int:
+    """Line of the instruction of an impossible event; 0 if it is not found.
+
+    It has the warp and program counter of the event. In a loop the one with its address counts, else the first.
+    """
+    rows, address, same = member.tables.instructions, error.address, np.ones(0, bool)
+    if error.event >= 0:
+        event = workgroup.events[error.event]
+        warps = np.searchsorted(member.tables.warps["first"], np.arange(len(rows)), side="right") - 1
+        warp = np.searchsorted(workgroup.first_event, error.event, side="right") - 1
+        same = (warps == warp) & (rows["pc"] == event["pc"])
+        if event["inner"] == EXPLICIT:
+            address = int(event["base"])
+        elif (exact := same & (rows["base"] == event["base"]) & (rows["stride"] == event["stride"])).any():
+            same = exact
+    if address >= 0:
+        first = rows["base"].astype(np.int64)
+        same = (rows["inner"] == EXPLICIT) & (first <= address) & (address < first + rows["lanes"])
+    return int(rows["line"][same][0]) if same.any() else 0
+
+
 class Assembly:
     """Takes the workgroups of a kernel in the order of the file. A workgroup without a cluster is a cluster of one."""
 
-    def __init__(self, header: Header, problems: Problems, *, halve_copies: bool) -> None:
-        """halve_copies: as `Builder`."""
+    def __init__(self, header: Header, problems: Problems, where: Callable[[int], str], *, halve_copies: bool) -> None:
+        """where: file and line as text. halve_copies: as `Builder`."""
+        self._where = where
         self._info, self._problems = header.info(), problems
         self.builder = Builder(header, problems, halve_copies=halve_copies)
         self._clusters = Clusters(header.grid, header.cluster)
@@ -107,6 +129,10 @@ class Assembly:
         """False for a workgroup that cannot be simulated, which is damage."""
         try:
             check_workgroup(self._info, workgroup)
+        except EventError as error:
+            line = line_of(member, workgroup, error)
+            self._problems.damage("IMPOSSIBLE", self._where(line) if line else member.where, str(error))
+            return False
         except UserError as error:
             self._problems.damage("IMPOSSIBLE", member.where, str(error))
             return False

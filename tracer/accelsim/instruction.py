@@ -23,7 +23,8 @@ ACCELSIM_SOURCES = 4
 OPCODES_MAX = 4096
 OPCODE_BYTES_MAX = 128
 OPCODE_HASH_SLOTS = 4 * OPCODES_MAX
-FORM_GMMA, FORM_BULK, FORM_LOCAL, FORM_MARKER, FORM_SYNCS = 1, 2, 3, 4, 5
+FORM_GMMA, FORM_BULK, FORM_LOCAL, FORM_MARKER, FORM_SYNCS, FORM_RESULT = 1, 2, 3, 4, 5, 6
+"""FORM_RESULT: the result may be the second operand, behind a predicate."""
 BULK_LANES_MAX = 1 << 14
 """Most lanes of 16 bytes that one bulk copy moves."""
 
@@ -139,9 +140,14 @@ class Trouble(IntEnum):
     BAD_NOTE = 25
     NO_BLOCK = 26
     OTHER_BLOCK = 27
-    BAD_BULK = 28
+    BULK_BARRIER = 28
     SECOND_BLOCK = 29
     BAD_VALUES = 30
+    BULK_MULTICAST = 31
+    BULK_BYTES = 32
+    BULK_MODE = 33
+    BULK_COUNT = 34
+    BULK_SIZE = 35
 
 
 MEANING: dict[Trouble, str] = {
@@ -168,11 +174,16 @@ MEANING: dict[Trouble, str] = {
     Trouble.BAD_MODE: "address mode: allowed 0, 1, 2",
     Trouble.BAD_ADDRESS: "bad or missing address or stride",
     Trouble.TOO_FEW_ADDRESSES: "fewer addresses or deltas than active lanes",
-    Trouble.NO_IMMEDIATE: "the line ends before its immediate column",
+    Trouble.NO_IMMEDIATE: "the line ends before its immediates (tracer 6: two), or lacks an address or delta",
     Trouble.BAD_NOTE: "bad T3 note",
     Trouble.NO_BLOCK: "a warp before `thread block =`",
     Trouble.OTHER_BLOCK: "the line's block or warp is not the one announced",
-    Trouble.BAD_BULK: "bad columns of a bulk copy",
+    Trouble.BULK_BARRIER: "bulk copy: barrier: allowed is an address",
+    Trouble.BULK_MULTICAST: "bulk copy: multicast: allowed 0, or 1 and the set of CTAs in hexadecimal",
+    Trouble.BULK_BYTES: "bulk copy: bytes and bytes outside: allowed are two decimal numbers",
+    Trouble.BULK_MODE: "bulk copy: address mode: allowed 3, 4",
+    Trouble.BULK_COUNT: "bulk copy: number of transfers (mode 4: behind a base address): allowed 0 and more",
+    Trouble.BULK_SIZE: f"bulk copy: transfers: allowed are up to {BULK_LANES_MAX} pieces of 16 bytes",
     Trouble.BAD_VALUES: "bad register values after `Val`",
     Trouble.SECOND_BLOCK: "a second `thread block =` before the block's #END_TB",
 }

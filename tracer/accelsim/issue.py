@@ -17,7 +17,8 @@ BUILDER = np.dtype(
         ("shared_base", "u8"),  # address windows of generic accesses; 0 = unknown
         ("local_base", "u8"),
         ("halve_copies", "i8"),  # 1 = raw trace: LDGSTS has two lines, the second counts
-        ("copies", "i8"),  # LDGSTS lines of the warp
+        ("half_pc", "i8"),  # program counter of the first line of an LDGSTS whose second has not come, -1 = none
+        ("half_line", "i8"),  # and its line
         ("fenced", "i8"),  # the warp's first event after its last fence
         ("noted", "i8"),  # 1 = slots and waits come from the writer's notes
         ("unusual", COUNTS),

@@ -49,9 +49,24 @@ UNUSUAL = {
         "bulk copy",
         "a bulk copy of one transfer, whose address Accel-Sim's tracer does not write: left out",
     ),
+    Unusual.NO_TRANSFERS: (
+        "bulk copy without transfers",
+        "a TMA instruction of width 0, whose transfers earlier tracers do not write: it moves nothing",
+    ),
+    Unusual.NO_WINDOW: (
+        "generic access",
+        "a generic access, and the header lacks `shmem base_addr` or `local mem base_addr`: taken as shared memory, as "
+        "in Accel-Sim, so its traffic is left out",
+    ),
     Unusual.RETURN: ("CRLF", "lines end with carriage returns (CRLF): read without them"),
+    Unusual.HALF_COPY: (
+        "half copy",
+        "LDGSTS of which one line is missing: found one with this program counter, expected two, one after the other",
+    ),
 }
 """Kind and text of the warning."""
+DAMAGE = {Unusual.HALF_COPY}
+"""Of these, what is damage."""
 
 
 class KernelReader:
@@ -76,7 +91,7 @@ class KernelReader:
         scan["block"] = -1
         scan["line"] = header.lines
         self._tables = new_tables()
-        self._assembly = Assembly(header, problems, halve_copies=halve_copies)
+        self._assembly = Assembly(header, problems, self.where, halve_copies=halve_copies)
         self._opcodes = OpcodeBook(header.architecture, problems)
         self._line_of: Callable[[int], int] = int
         self._done = 0
@@ -203,7 +218,8 @@ class KernelReader:
             for what, (kind, text) in UNUSUAL.items():
                 found = counts[what]
                 if found["count"]:
-                    self._problems.warn(kind, self.where(int(found["line"])), text, int(found["count"]))
+                    report = self._problems.damage if what in DAMAGE else self._problems.warn
+                    report(kind, self.where(int(found["line"])), text, int(found["count"]))
                     found["count"] = 0
 
 

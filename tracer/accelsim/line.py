@@ -14,6 +14,7 @@ from tracer.accelsim.instruction import (
     FORM_GMMA,
     FORM_LOCAL,
     FORM_MARKER,
+    FORM_RESULT,
     FORM_SYNCS,
     LANES,
     NO_REGISTER,
@@ -103,7 +104,7 @@ def read_register(data, pos, end):
 
 @compiled
 def read_registers(data, pos, end, instruction, scan, is_source):
-    """Read a count and that number of registers into `src`, or the first of them into `dst`."""
+    """Read a count and that number of registers into `src`, or the first of them that is no predicate into `dst`."""
     count, pos = read_decimal(data, pos, end)
     limit = len(instruction.src) if is_source else 2
     if pos < 0 or count < 0 or count > limit:
@@ -120,9 +121,18 @@ def read_registers(data, pos, end, instruction, scan, is_source):
             return pos
         if is_source:
             instruction.src[k] = register
-        elif k == 0:
+        elif instruction.dst == NO_REGISTER:
             instruction.dst = register
     return pos
+
+
+@compiled
+def take_result(instruction):
+    """Make the first source the destination. Tracers before 6 have a destination only if it is the first operand."""
+    instruction.dst = instruction.src[0]
+    instruction.sources -= 1
+    for k in range(instruction.sources):
+        instruction.src[k] = instruction.src[k + 1]
 
 
 @compiled
@@ -195,6 +205,8 @@ def read_tail(data, pos, end, instruction, scan, wanted, registers):
         second, after = read_immediate(data, pos, end)
         if after >= 0:
             instruction.imm2, pos = max(second, 0), after
+        elif scan.version > IMMEDIATE_VERSION and skip_blanks(data, pos, end) < end:
+            return NO_IMMEDIATE  # values follow: one of the columns before them is missing
     if scan.version > IMMEDIATE_VERSION:
         after = read_values(data, pos, end, instruction, wanted, registers)
         note = find_note(data, max(pos, end - NOTE_BYTES), end)
@@ -239,6 +251,8 @@ def read_instruction(data, pos, end, instruction, scan, warp_index):
     pos = read_registers(data, pos, end, instruction, scan, True)
     if pos < 0:
         return pos
+    if form == FORM_RESULT and destinations == 0 and instruction.sources > 0:
+        take_result(instruction)
     if (
         form == FORM_GMMA and numbers_ahead(data, pos, end) > 2
     ):  # tracers of 2026 put a flag before width and immediates

@@ -1,4 +1,4 @@
-"""Effects of the opcodes of one kernel, as records by opcode number. Each unknown opcode is reported once."""
+"""Effects of the opcodes of one kernel, as records by opcode number. What is left out is reported once."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -31,9 +31,9 @@ class OpcodeBook:
             text = bytes(scan["opcode_text"][scan["opcode_first"][number] : scan["opcode_first"][number + 1]]).decode()
             opcode = classify_once(text)
             fill_record(new[number], opcode, self._architecture)
-            if not opcode.known:
+            if opcode.lacks:
                 rows = tables.instructions[: scan["n_instructions"]]
                 first = rows["line"][rows["opcode"] == number][:1]
                 place = where(int(first[0]) if len(first) else int(scan["line"]))
-                self._problems.warn(f"opcode {text.split('.')[0]}", place, f"unknown opcode {text}, taken as ALU work")
+                self._problems.warn(f"opcode {text.split('.')[0]}", place, opcode.lacks)
         self.records = new

@@ -7,6 +7,7 @@ from tracer.accelsim.instruction import (
     FORM_GMMA,
     FORM_LOCAL,
     FORM_MARKER,
+    FORM_RESULT,
     FORM_SYNCS,
     OPCODE_BYTES_MAX,
     OPCODE_HASH_SLOTS,
@@ -23,6 +24,9 @@ UTMA, UTMAC, UBLK, GMMA, LDL, STL, REPLAY, SYNCS = (
     np.frombuffer(name, np.uint8)
     for name in (b"UTMA", b"UTMAC", b"UBLK", b"GMMA", b"LDL", b"STL", b"REPLAY_", b"SYNCS.")
 )
+SHFL, ATOM, ATOMG, MATCH, LOP3 = (
+    np.frombuffer(name, np.uint8) for name in (b"SHFL", b"ATOM", b"ATOMG", b"MATCH", b"LOP3")
+)
 BAD_OPCODE, TOO_MANY_OPCODES = -int(Trouble.BAD_OPCODE), -int(Trouble.TOO_MANY_OPCODES)
 
 
@@ -33,6 +37,23 @@ def is_opcode_byte(byte):
         or DIGIT_0 <= byte <= DIGIT_9
         or byte in (DOT, UNDERSCORE)
         or LOWER_FIRST <= byte <= LOWER_LAST
+    )
+
+
+@compiled
+def is_name(data, first, end, name):
+    return end - first == len(name) and begins(data, first, end, name)
+
+
+@compiled
+def has_late_result(data, first, end):
+    """True for names of which the first operand is a predicate or the result, and then the result is the second."""
+    return (
+        is_name(data, first, end, SHFL)
+        or is_name(data, first, end, ATOM)
+        or is_name(data, first, end, ATOMG)
+        or is_name(data, first, end, MATCH)
+        or is_name(data, first, end, LOP3)
     )
 
 
@@ -51,9 +72,9 @@ def opcode_form(data, first, last):
         if begins(data, end, last, GMMA):
             return FORM_GMMA
         end += 1
-    if end - first == len(LDL) and (begins(data, first, last, LDL) or begins(data, first, last, STL)):
+    if is_name(data, first, end, LDL) or is_name(data, first, end, STL):
         return FORM_LOCAL
-    return 0
+    return FORM_RESULT if has_late_result(data, first, end) else 0
 
 
 @compiled

@@ -67,7 +67,7 @@ OPCODE = np.dtype(
 
 
 class Opcode(NamedTuple):
-    """Effect of one opcode text. Fields as in OPCODE; `known`: the name is in the lists."""
+    """Effect of one opcode text. Fields as in OPCODE; `lacks`: what a reader warns of, "" = nothing."""
 
     action: Action
     space: int
@@ -78,7 +78,7 @@ class Opcode(NamedTuple):
     src_regs: tuple[int, ...]
     latency: Latency
     macs: int
-    known: bool
+    lacks: str
     work: int = 0
 
 
@@ -101,6 +101,9 @@ _ACTIONS = {
     "REPLAY_START": Action.MARKER, "REPLAY_END": Action.MARKER,
 }  # fmt: skip
 """Of instructions that are no memory access. All others compute, except those of `_action`."""
+
+_UNREAD = {"TEX", "TLD", "TLD4", "TXD", "TEXS", "TLDS", "TLD4S", "SULD", "SUST", "SUATOM", "SURED"}
+"""Accesses by texture or surface, whose addresses no tracer writes."""
 
 _WORK: dict[str, tuple[Pipe, Latency]] = {}
 
@@ -176,7 +179,7 @@ def _memory(action: Action, space: int, tokens: list[str], address_regs: int) ->
     cache = Cache.DEFAULT if space == Space.SHARED or atomic else cache_policy(tokens)
     data = _registers(width)
     sources = (address_regs, data, data)
-    return Opcode(action, space, cache, Pipe.ALU, width, data, sources, Latency.NONE, 0, True)
+    return Opcode(action, space, cache, Pipe.ALU, width, data, sources, Latency.NONE, 0, "")
 
 
 def _matrix_move(action: Action, tokens: list[str]) -> Opcode:
@@ -187,7 +190,7 @@ def _matrix_move(action: Action, tokens: list[str]) -> Opcode:
     """
     matrices = next((int(token) for token in reversed(tokens) if token in ("2", "4")), 1)
     width, registers = 4 * matrices, (1, matrices)
-    return Opcode(action, Space.SHARED, Cache.DEFAULT, Pipe.ALU, width, matrices, registers, Latency.NONE, 0, True)
+    return Opcode(action, Space.SHARED, Cache.DEFAULT, Pipe.ALU, width, matrices, registers, Latency.NONE, 0, "")
 
 
 def _work(base: str, tokens: list[str]) -> Opcode:
@@ -209,7 +212,17 @@ def _work(base: str, tokens: list[str]) -> Opcode:
         dst = _registers(access_bytes(tokens))
     work = max(1, round(macs * mac_cost(base, tokens))) if macs else 0
     action = _action(base, tokens)
-    return Opcode(action, 0, Cache.DEFAULT, pipe, 0, dst, sources, latency, macs, base in _WORK, work)
+    return Opcode(action, 0, Cache.DEFAULT, pipe, 0, dst, sources, latency, macs, _lacks(base, tokens), work)
+
+
+def _lacks(base: str, tokens: list[str]) -> str:
+    """What is left out of an instruction that is no memory access here."""
+    text = ".".join([base, *tokens])
+    if base not in _WORK:
+        return f"unknown opcode {text}, taken as ALU work"
+    if base in _UNREAD or (base == "CCTL" and any(token.startswith("PF") for token in tokens)):
+        return f"{text}, taken as ALU work: its memory traffic is left out"
+    return ""
 
 
 def _action(base: str, tokens: list[str]) -> Action:
@@ -250,7 +263,7 @@ def classify(text: str) -> Opcode:
     if base in _TMA:
         to_global = base == "UBLKCP" and tokens[:1] == ["G"]  # target, then source: G.S is shared -> global
         action = Action.STORE if to_global else _TMA[base]
-        return Opcode(action, Space.GLOBAL, Cache.BYPASS_L1, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, True)
+        return Opcode(action, Space.GLOBAL, Cache.BYPASS_L1, Pipe.ALU, 16, 0, (1,), Latency.NONE, 0, "")
     return _work(base, tokens)
 
 

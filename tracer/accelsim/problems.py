@@ -60,16 +60,16 @@ class Problems:
         """Count an unusual thing with a clear meaning."""
         self.oddities.setdefault(kind, Oddity(text, where)).count += count
 
-    def damage(self, kind: str, where: str, text: str) -> None:
+    def damage(self, kind: str, where: str, text: str, count: int = 1) -> None:
         """Raise a TraceError for damage, or count it if the reader is lenient."""
         if not self.lenient:
             raise TraceError(f"{where}: {text}")
-        self.skip(kind, f"{where}: {text}")
+        self.skip(kind, f"{where}: {text}", count)
 
-    def skip(self, kind: str, message: str) -> None:
+    def skip(self, kind: str, message: str, count: int = 1) -> None:
         """Count a skipped part. `message` is `file:line: problem`."""
         where, _, text = message.partition(": ")
-        self.oddities.setdefault(f"skipped {kind}", Oddity(text, where, skipped=True)).count += 1
+        self.oddities.setdefault(f"skipped {kind}", Oddity(text, where, skipped=True)).count += count
 
     def merge(self, other: "Problems") -> None:
         """Add the counts of `other`. The first places known here are kept."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tracer.accelsim.kernel import AccelsimKernel, file_digest
 from tracer.accelsim.problems import Problems, TraceError
+from tracer.accelsim.stream import refuse_compressed
 from tracer.accelsim.ungrouped import UngroupedKernel
 from traces.errors import UserError
 from traces.source import KernelSource, Prefill, check_copy
@@ -46,7 +47,9 @@ def parse_list(path: Path, problems: Problems) -> list[Path | Prefill]:
         TraceError: the list cannot be read, is no text, or names a file that does not exist.
     """
     try:
-        text = path.read_bytes().decode()
+        content = path.read_bytes()
+        refuse_compressed(path, content)
+        text = content.decode()
     except OSError as error:
         raise TraceError(f"{path}: cannot read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

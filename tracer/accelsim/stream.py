@@ -10,7 +10,11 @@ from tracer.accelsim.problems import BadData, Problems, TraceError
 from tracer.accelsim.tracez import tracez_text
 
 TRACEZ = ".tracez"
+OTHERS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+"""First bytes of files of other compressors."""
 BLOCK_BYTES = 1 << 22
+XZ_BYTES = 1 << 13
+"""Read at a time where this process decompresses. Text of earlier pieces is not lost with damage in a later one."""
 PROCESS_BYTES = 1 << 20
 """Smaller files are decompressed in this process, which is faster than starting another."""
 LINE_BYTES_MAX = 1 << 20
@@ -24,10 +28,20 @@ def _plain(path: Path) -> Iterator[bytes]:
 
 
 def _xz_library(path: Path) -> Iterator[bytes]:
+    """Decompress in this process. `lzma.open` would ignore what is no stream behind the first one."""
     try:
-        with lzma.open(path, "rb") as file:
-            while block := file.read1(BLOCK_BYTES):  # read1: data before the damage must not be lost
-                yield block
+        with open(path, "rb") as file:
+            data = file.read(XZ_BYTES)
+            while data:
+                stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+                while not stream.eof:
+                    if stream.needs_input and not data and not (data := file.read(XZ_BYTES)):
+                        raise EOFError("it ends inside a stream")
+                    yield stream.decompress(data, BLOCK_BYTES)
+                    data = b""
+                data = stream.unused_data.lstrip(b"\0")  # 0 bytes may lie between streams
+                while not data and (more := file.read(XZ_BYTES)):
+                    data = more.lstrip(b"\0")
     except (lzma.LZMAError, EOFError) as error:
         raise BadData(path, "xz", str(error)) from error
 
@@ -51,6 +65,13 @@ def _xz_process(path: Path, program: str) -> Iterator[bytes]:
             raise BadData(path, "xz", text[:200] or "xz failed")
 
 
+def refuse_compressed(path: Path, head: bytes) -> None:
+    """Refuse data of a compressor that Accel-Sim does not have. head: the first bytes of the file."""
+    for begin, name in OTHERS.items():
+        if head.startswith(begin):
+            raise TraceError(f"{path}: found {name} data, allowed are plain text, xz and .tracez: unpack it first")
+
+
 def read_bytes(path: Path) -> Iterator[bytes]:
     """Text of a trace file in blocks of about BLOCK_BYTES.
 
@@ -63,9 +84,11 @@ def read_bytes(path: Path) -> Iterator[bytes]:
             yield from tracez_text(path, BLOCK_BYTES)
             return
         with open(path, "rb") as file:
-            is_xz = file.read(6) == b"\xfd7zXZ\0"
+            head = file.read(6)
+        is_xz = head == b"\xfd7zXZ\0"
         if path.suffix == ".xz" and not is_xz:
             raise BadData(path, "xz", "not an xz file")
+        refuse_compressed(path, head)
         program = shutil.which("xz") if is_xz and path.stat().st_size >= PROCESS_BYTES else None
         if program:
             yield from _xz_process(path, program)

@@ -74,6 +74,17 @@ def read_hex(data, pos, end):
 
 
 @compiled
+def read_address(data, pos, end):
+    """Read a hexadecimal number that begins with 0x, as `read_hex`."""
+    if pos < 0:
+        return 0, -1
+    pos = skip_blanks(data, pos, end)
+    if pos + 1 >= end or data[pos] != ZERO or data[pos + 1] != LOWER_X:
+        return 0, -1
+    return read_hex(data, pos, end)
+
+
+@compiled
 def read_decimal(data, pos, end):
     """Read a signed decimal number with an absolute value below 2^63 / 10."""
     value, pos, whole = _read_digits(data, pos, end)

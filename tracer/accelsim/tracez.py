@@ -28,26 +28,32 @@ WINDOW_BYTES = 1 << 27
 """Memory that a frame may ask for. Accel-Sim's level of compression needs 2 MB."""
 TAKE_BYTES_MAX = 1 << 25
 """Most bytes of a dictionary, a chunk or a warp of the index. Accel-Sim's have some kilobytes."""
+NUMBER, PAIR, OFFSET = struct.Struct("<I"), struct.Struct("<II"), struct.Struct("<Q")
 BLOCK = struct.Struct("<11I")
 WARP = struct.Struct("<IIQ")
 
 
 class _Place:
-    """A place in the file, from which numbers and bytes are read in order."""
+    """A place in the file, from which numbers and bytes are read in order. `taken`: bytes read so far."""
 
     def __init__(self, path: Path, file: IO[bytes], offset: int, end: int) -> None:
         """end: no byte from there on may be read."""
-        self._path, self._file, self.offset, self._end = path, file, offset, end
+        self._path, self._file, self.offset, self.end = path, file, offset, end
+        self.taken = 0
+
+    def bad(self, reason: str) -> BadData:
+        """The error of a damaged container."""
+        return BadData(self._path, "tracez", reason)
 
     def take(self, size: int, what: str) -> bytes:
         """The next `size` bytes."""
         if size > TAKE_BYTES_MAX:
-            reason = f"{what} at byte {self.offset} has {size} bytes, allowed are up to {TAKE_BYTES_MAX}"
-            raise BadData(self._path, "tracez", reason)
-        if self.offset + size > self._end:
-            raise BadData(self._path, "tracez", f"{what} at byte {self.offset} ends beyond byte {self._end}")
+            raise self.bad(f"{what} at byte {self.offset} has {size} bytes, allowed are up to {TAKE_BYTES_MAX}")
+        if self.offset + size > self.end:
+            raise self.bad(f"{what} at byte {self.offset} ends beyond byte {self.end}")
         self._file.seek(self.offset)
         self.offset += size
+        self.taken += size
         return self._file.read(size)
 
     def numbers(self, form: struct.Struct, what: str) -> tuple[int, ...]:
@@ -84,34 +90,55 @@ def _parts(path: Path, piece_bytes: int) -> Iterator[bytes]:
             raise BadData(path, "tracez", "no 0 byte behind the header")
         yield text
         place = _Place(path, file, len(text) + 1, size)
-        dictionary_bytes, _ = place.numbers(struct.Struct("<II"), "the size of the dictionary")
+        dictionary_bytes, _ = place.numbers(PAIR, "the size of the dictionary")
         words = place.take(dictionary_bytes, "the dictionary")
         dictionary = zstandard.ZstdCompressionDict(words) if words else None
         try:
             unpacker = zstandard.ZstdDecompressor(dict_data=dictionary, max_window_size=WINDOW_BYTES)
         except zstandard.ZstdError as error:
-            reason = f"the dictionary at byte {place.offset - dictionary_bytes}: {error}"
-            raise BadData(path, "tracez", reason) from error
-        (first,) = _Place(path, file, max(size - 8, place.offset), size).numbers(struct.Struct("<Q"), "the last number")
-        index, end = _Place(path, file, first, size - 8), first
-        (blocks,) = index.numbers(struct.Struct("<I"), "the index")
-        for _ in range(blocks):
-            x, y, z, *cluster, rank, warps = index.numbers(BLOCK, "a thread block of the index")
-            yield b"\n#BEGIN_TB\n\nthread block = %d,%d,%d\n" % (x, y, z)
-            yield b"cluster id = %d,%d,%d\ncluster cta = %d,%d,%d\ncluster rank = %d\n" % (*cluster, rank)
-            for warp in range(warps):
-                instructions, chunks, offset = index.numbers(WARP, "a warp of the index")
-                index.take(4 * chunks, "a warp of the index")
-                yield b"\nwarp = %d\ninsts = %d\n" % (warp, instructions)
-                data = _Place(path, file, offset + 8, end)
-                for _ in range(chunks):
-                    yield from _chunk(path, unpacker, data, piece_bytes)
-            yield b"\n#END_TB\n"
+            raise place.bad(f"the dictionary at byte {place.offset - dictionary_bytes}: {error}") from error
+        (first,) = _Place(path, file, max(size - 8, place.offset), size).numbers(OFFSET, "the last number")
+        index, data = _Place(path, file, first, size - 8), _Place(path, file, place.offset, first)
+        yield from _blocks(index, data, unpacker, piece_bytes)
+        if index.offset != index.end:
+            raise index.bad(f"the index at byte {first} ends at byte {index.offset}, expected {index.end}")
+        if data.taken != first - place.offset:
+            raise index.bad(f"the warps of the index have {data.taken} bytes, expected {first - place.offset}")
 
 
-def _chunk(path: Path, unpacker: zstandard.ZstdDecompressor, data: _Place, piece_bytes: int) -> Iterator[bytes]:
+def _blocks(index: _Place, data: _Place, unpacker: zstandard.ZstdDecompressor, piece_bytes: int) -> Iterator[bytes]:
+    """The thread blocks of the index."""
+    (blocks,) = index.numbers(NUMBER, "the index")
+    for _ in range(blocks):
+        x, y, z, *cluster, rank, warps = index.numbers(BLOCK, "a thread block of the index")
+        yield b"\n#BEGIN_TB\n\nthread block = %d,%d,%d\n" % (x, y, z)
+        yield b"cluster id = %d,%d,%d\ncluster cta = %d,%d,%d\ncluster rank = %d\n" % (*cluster, rank)
+        for warp in range(warps):
+            yield b"\nwarp = %d\n" % warp
+            yield from _warp(index, data, unpacker, piece_bytes)
+        yield b"\n#END_TB\n"
+
+
+def _warp(index: _Place, data: _Place, unpacker: zstandard.ZstdDecompressor, piece_bytes: int) -> Iterator[bytes]:
+    """The instructions of the next warp of the index. The data say the same numbers again."""
+    instructions, chunks, data.offset = index.numbers(WARP, "a warp of the index")
+    counts = index.take(4 * chunks, "a warp of the index")
+    yield b"insts = %d\n" % instructions
+    again = data.numbers(PAIR, "a warp")
+    if again != (instructions, chunks):
+        found = f"has {again[0]} instructions in {again[1]} chunks"
+        raise data.bad(f"the warp at byte {data.offset - 8} {found}, in the index {instructions} in {chunks}")
+    total = sum(count for (count,) in NUMBER.iter_unpack(counts))
+    if total != instructions:
+        place = index.offset - len(counts) - WARP.size
+        raise index.bad(f"the warp at byte {place} of the index has {instructions} instructions, its chunks {total}")
+    for _ in range(chunks):
+        yield from _chunk(data, unpacker, piece_bytes)
+
+
+def _chunk(data: _Place, unpacker: zstandard.ZstdDecompressor, piece_bytes: int) -> Iterator[bytes]:
     """The lines of one chunk."""
-    (size,) = data.numbers(struct.Struct("<I"), "a chunk")
+    (size,) = data.numbers(NUMBER, "a chunk")
     offset = data.offset
     frame = data.take(size, "a chunk")
     done = 0
@@ -121,7 +148,7 @@ def _chunk(path: Path, unpacker: zstandard.ZstdDecompressor, data: _Place, piece
             done += len(piece)
             yield piece
     except zstandard.ZstdError as error:
-        raise BadData(path, "tracez", f"the chunk at byte {offset}: {error}") from error
+        raise data.bad(f"the chunk at byte {offset}: {error}") from error
     if done != expected:
-        raise BadData(path, "tracez", f"the chunk at byte {offset} has {done} bytes of text, announced are {expected}")
+        raise data.bad(f"the chunk at byte {offset} has {done} bytes of text, announced are {expected}")
     yield b"\n"

@@ -79,11 +79,14 @@ class UngroupedKernel(AccelsimKernel):
     def _all_workgroups(self) -> Iterator[Workgroup]:
         """Workgroups in the order of the grid."""
         with ExitStack() as stack:
-            buckets = self._distribute(body_blocks(self._path, self._problems), stack)
-            yield from self._read(buckets)
+            buckets, line = self._distribute(body_blocks(self._path, self._problems), stack)
+            yield from self._read(buckets, line)
 
-    def _distribute(self, blocks: Iterator[bytes], stack: ExitStack) -> list[tuple[IO[bytes], IO[bytes]]]:
-        """Distribute lines to temporary files by thread block. Each bucket has a file of text and a file of keys."""
+    def _distribute(self, blocks: Iterator[bytes], stack: ExitStack) -> tuple[list[tuple[IO[bytes], IO[bytes]]], int]:
+        """Distribute lines to temporary files by thread block: (buckets, number of the last line).
+
+        Each bucket has a file of text and a file of keys.
+        """
         header = self.header
         text_bytes = self._path.stat().st_size * (20 if self._path.suffix == ".xz" else 1)
         count = int(np.clip(text_bytes // BUCKET_BYTES + 1, 1, min(BUCKETS_MAX, header.workgroups)))
@@ -94,7 +97,7 @@ class UngroupedKernel(AccelsimKernel):
                 line = self._distribute_block(block, line, files)
         except BadData as error:
             self._problems.damage(error.kind, f"{self._path}:{line}", error.reason)
-        return files
+        return files, line
 
     def _distribute_block(self, block: bytes, line: int, files: list[tuple[IO[bytes], IO[bytes]]]) -> int:
         """Distribute one block of text that begins after line number `line`. Returns the number of the last line."""
@@ -114,7 +117,8 @@ class UngroupedKernel(AccelsimKernel):
             index.write(chosen.tobytes())
         return line
 
-    def _read(self, buckets: list[tuple[IO[bytes], IO[bytes]]]) -> Iterator[Workgroup]:
+    def _read(self, buckets: list[tuple[IO[bytes], IO[bytes]]], last_line: int) -> Iterator[Workgroup]:
+        """Workgroups in the buckets. last_line: number of the last line of the file."""
         reader: KernelReader | None = None
         for text_file, key_file in buckets:
             text_file.seek(0)
@@ -130,6 +134,7 @@ class UngroupedKernel(AccelsimKernel):
                 yield from reader.read_possible(iter([grouped]))
         if reader is None:
             raise TraceError(f"{self._path}: no instruction lines")
+        reader.place_lines(np.array([last_line]))
         yield from reader.close()
 
 

@@ -1,4 +1,4 @@
-"""Unusual things in a text that have a clear meaning. Compiled functions count them; `KernelReader` reports them."""
+"""Unusual things in a text. Compiled functions count them; `KernelReader` reports them."""
 
 from enum import IntEnum
 
@@ -17,6 +17,9 @@ class Unusual(IntEnum):
     MANY_SOURCES = 4
     LOST_BASE = 5
     RETURN = 6
+    HALF_COPY = 7
+    NO_TRANSFERS = 8
+    NO_WINDOW = 9
 
 
 COUNTS = np.dtype(([("count", "i8"), ("line", "i8")], len(Unusual)))

@@ -79,6 +79,7 @@ def resolve_space(builder, instruction, addresses):
     The windows of the workgroups of a cluster follow each other. rank: of the workgroup to which shared memory belongs.
     """
     if builder.shared_base == 0 or builder.local_base == 0:
+        count_unusual(builder, Unusual.NO_WINDOW, instruction.line)
         return SHARED, builder.rank
     address = instruction.base
     if instruction.inner == EXPLICIT:
@@ -276,8 +277,21 @@ def is_left_out(builder, instruction, opcode):
         return True
     if opcode.action != ASYNC_COPY or not builder.halve_copies:
         return False
-    builder.copies += 1
-    return builder.copies % 2 == 1
+    if builder.half_pc == instruction.pc:
+        builder.half_pc = -1
+        return False
+    end_copy(builder)
+    builder.half_pc = instruction.pc
+    builder.half_line = instruction.line
+    return True
+
+
+@compiled
+def end_copy(builder):
+    """Count an LDGSTS of a raw trace whose second line has not come."""
+    if builder.half_pc >= 0:
+        count_unusual(builder, Unusual.HALF_COPY, builder.half_line)
+    builder.half_pc = -1
 
 
 @compiled
@@ -298,7 +312,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
     reset_scoreboard(builder.board)
     builder.section.pipes = 0
     builder.section.last = -1
-    builder.copies = 0
+    builder.half_pc = -1
     builder.fenced = builder.section.events
     builder.announced = -1
     builder.meetings = builder.met = 0
@@ -316,6 +330,7 @@ def build_warp(builder, instructions, first, last, line, opcodes, events, addres
         add_instruction(builder, instruction, opcode, k == last - 1, events, addresses)
         line = instruction.line
         exited = opcode.action == EXIT
+    end_copy(builder)
     if builder.followed and last > first:
         end_copies(builder, instructions[last - 1], events)
     if not exited:

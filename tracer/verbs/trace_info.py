@@ -8,7 +8,7 @@ from tracer.elf.names import short_name
 from tracer.verbs.by_line import show_by_line
 from traces.archive import describe
 from traces.command.output_format import with_format
-from traces.command.tables import print_json, print_table, print_text
+from traces.command.tables import print_json, print_table, print_text, print_warnings
 from traces.units import bytes_text
 
 COLUMNS = ("kernel", "name", "grid", "block", "registers", "shared_bytes", "workgroups", "warps", "events")
@@ -26,7 +26,8 @@ COLUMNS = ("kernel", "name", "grid", "block", "registers", "shared_bytes", "work
 def trace_info(archive: str, by_line: bool, binary: str | None, architecture: str | None, as_json: bool) -> None:
     """Show the content of a trace ARCHIVE: kernels, their shape and resources, events.
 
-    Without --by-line the command reads no events. --json has the provenance of every kernel.
+    Without --by-line the command reads no events. --json has the provenance of every kernel. Warnings of the import are
+    on stderr.
 
     Example: t3sim trace info gemm.h5
 
@@ -43,6 +44,7 @@ def trace_info(archive: str, by_line: bool, binary: str | None, architecture: st
     if as_json:
         print_json(content)
         return
+    print_warnings(content["warnings"])
     clustered = any(kernel["cluster"] > 1 for kernel in content["kernels"])
     columns = (*COLUMNS, "cluster") if clustered else COLUMNS
     rows = [[_cell(name, kernel[name]) for name in columns] for kernel in content["kernels"]]

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from sim import results
+from tests.support.accelsim_texts import block_text, kernel_text, write
 from tests.support.paths import ROOT
 from traces.command.cli import main
 from traces.errors import UserError
@@ -79,6 +80,43 @@ def test_short_forms_name_the_same_kernel(short, long, monkeypatch, capsys):
     monkeypatch.setattr("sim.verbs.run.run_or_get", run_or_get)
     assert main(["run", *short]) == main(["run", "--kernel", long]) == 2
     assert given[0] == given[1] and capsys.readouterr().err.count("enough") == 2
+
+
+def warnings_in(text):
+    return [line.removeprefix("warning: ") for line in text.splitlines() if line.startswith("warning: ")]
+
+
+def test_warnings_of_an_import_reach_the_archive_and_the_results(tmp_path, capsys):
+    lines = ["0000 ffffffff 1 R8 FROB 0 0 0 ", "0010 ffffffff 0 EXIT 0 0 0 "]
+    write(tmp_path, kernel_text([lines], grid="2,1,1") + block_text([["nonsense", *lines]], "1,0,0"))
+    text, trace, result = (str(tmp_path / name) for name in ("kernel-1.traceg", "trace.h5", "result.h5"))
+    assert main(["trace", "import", text, "--lenient", "-o", trace]) == 0
+    warnings = warnings_in(capsys.readouterr().err)
+    assert "unknown opcode FROB" in warnings[0] and "skipped: program counter is no" in warnings[1]
+    for arguments in (["trace", "info", trace], ["run", trace, "-o", result], ["run", trace], ["show", result]):
+        assert main([*arguments, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["warnings"] == warnings
+        assert main(arguments) == 0
+        assert warnings_in(capsys.readouterr().err) == warnings
+
+
+def test_a_kernel_without_workgroups_is_bound_by_nothing(tmp_path, capsys):
+    path = write(tmp_path, kernel_text([]).partition("#BEGIN_TB")[0])
+    assert main(["run", str(path)]) == 0
+    shown = capsys.readouterr()
+    assert "bounded by no unit: no workgroup ran" in shown.out and "1 of 1 thread blocks are missing" in shown.err
+
+
+def test_a_result_of_an_archive_without_warnings_is_not_that_of_one_with(tmp_path, capsys):
+    """The same events, of a whole text and of a damaged one."""
+    lines = ["0000 ffffffff 1 R8 MOV 0 0 0 ", "0010 ffffffff 0 EXIT 0 0 0 "]
+    found = []
+    for text in (kernel_text([lines]), kernel_text([lines]) + "nonsense\n"):
+        path, trace = write(tmp_path, text), str(tmp_path / "trace.h5")
+        assert main(["trace", "import", str(path), "--lenient", "-o", trace]) == 0
+        found.append(run_json(capsys, trace))
+    assert found[0]["trace_fingerprint"] == found[1]["trace_fingerprint"]
+    assert [len(each["warnings"]) for each in found] == [0, 1]
 
 
 def test_machine_changes_by_set(capsys):

@@ -5,9 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from sim import results
 from sim.counters import COUNTERS
 from sim.results import write_results
 from sim.view.counter_names import NAMES
+from tests.support.accelsim_texts import kernel_text, write
 from tests.support.paths import ROOT, SMALL_TRACE_TEXT
 from tests.support.result_samples import sample_results
 from traces.command.cli import main
@@ -50,6 +52,15 @@ def test_global_counts_say_that_they_have_local_memory(names):
     for counterpart in NAMES[names]:
         if "global" in counterpart.name.lower():
             assert counterpart.remark.startswith("with local memory"), counterpart.name
+
+
+def test_loads_that_bypass_l1_are_in_our_sum_and_the_remark_says_so(tmp_path, capsys):
+    lines = ["0000 ffffffff 1 R8 LDG.E.STRONG.GPU 1 R4 4 1 0x7f4000000000 4 0 ", "0010 ffffffff 0 EXIT 0 0 0 "]
+    path, result = write(tmp_path, kernel_text([lines])), str(tmp_path / "result.h5")
+    assert main(["run", str(path), "-o", result]) == 0
+    assert results.open(result).run().kernels[0].totals["l1.read_sectors"] == 4
+    (reads,) = [each for each in NAMES["accelsim"] if each.ours == ("l1.read_sectors",)]
+    assert "ours includes loads that bypass L1" in reads.remark
 
 
 @pytest.mark.slow

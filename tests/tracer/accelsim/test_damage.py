@@ -1,10 +1,12 @@
 """Damaged traces: a clear error with file and line, or a warning and the right result; never a crash, never silence."""
 
+import gzip
 import lzma
 from contextlib import suppress
 
 import numpy as np
 import pytest
+import zstandard
 
 from tests.support.accelsim_texts import HEADER, block_text, kernel_text, read, write
 from tracer.accelsim.problems import BadData, TraceError
@@ -39,6 +41,11 @@ def error_of(path, **options):
         (LOAD, LOAD.replace(" 1 0x7f4000000000 16 0 ", " 0 0x7f4000000000 "), "fewer addresses or deltas"),
         (LOAD, LOAD.replace("0x7f4000000000", "zz"), "bad or missing address"),
         (LOAD, LOAD.replace(" 16 0 ", " 16"), "ends before its immediate"),
+        (
+            LOAD,
+            LOAD.replace(" 1 0x7f4000000000 16 0 ", f" 0 {'0x7f4000000000 ' * 31}0 0 "),
+            "fewer addresses or deltas",
+        ),
         (ADD, "0010 ffffffff 1 R9 IADD3 2 R8", "not a register"),
         (ADD, "0010 ffffffff 1", "not a register"),
         (ADD, "0010 ffffffff", "number of registers"),
@@ -162,6 +169,13 @@ def test_headers_that_cannot_be_read(tmp_path, old, new, message):
     assert message in error_of(write(tmp_path, GOOD.replace(old, new)))
 
 
+@pytest.mark.parametrize(("compress", "found"), [(gzip.compress, "gzip"), (zstandard.compress, "zstd")])
+def test_other_compressors_are_named(tmp_path, compress, found):
+    for name in ("kernel-1.traceg", "kernel-1.trace", "kernel-1.traceg.gz"):
+        path = write(tmp_path, compress(GOOD.encode()), name)
+        assert error_of(path).startswith(f"{path}: found {found} data, allowed are plain text, xz and .tracez")
+
+
 def test_bad_xz(tmp_path, monkeypatch):
     good = lzma.compress(GOOD.encode())
     flipped = bytearray(good)
@@ -174,6 +188,20 @@ def test_bad_xz(tmp_path, monkeypatch):
         workgroups, problems = read(write(tmp_path, good, "kernel-1.traceg.xz"))
         assert len(workgroups) == 1
         assert problems == []
+
+
+def test_xz_data_of_several_streams(tmp_path, monkeypatch):
+    """0 bytes may lie between streams. Anything else behind a stream is damage."""
+    half = GOOD.index("#END_TB")
+    first, second = (lzma.compress(part.encode()) for part in (GOOD[:half], GOOD[half:]))
+    for least_bytes in (0, 1 << 20):
+        monkeypatch.setattr("tracer.accelsim.stream.PROCESS_BYTES", least_bytes)
+        for between in (b"", bytes(8), bytes(1 << 14)):
+            path = write(tmp_path, first + between + second + bytes(4), "kernel-1.traceg.xz")
+            assert b"".join(read_bytes(path)).decode() == GOOD
+        whole = lzma.compress(GOOD.encode())
+        for behind in (b"garbage", first[:6], b"\xfd7{XZ\0\0\4" + first[8:]):
+            assert "bad xz data" in error_of(write(tmp_path, whole + behind, "kernel-1.traceg.xz"))
 
 
 def test_what_comes_before_a_damage_of_xz_data_is_read(tmp_path, monkeypatch):

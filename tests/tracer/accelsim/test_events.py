@@ -16,6 +16,40 @@ def kinds(events):
     return [Kind(kind).name for kind in events["kind"]]
 
 
+@pytest.mark.parametrize(
+    "result",
+    [
+        "0 {} 3 R8 R2 R5 4 1 0x7f4000000000 4",  # tracers 3 to 5: R8 stands behind a predicate
+        "2 P0 R8 {} 2 R2 R5 4 1 0x7f4000000000 4",  # tracer 6
+        "1 R8 {} 2 R2 R5 4 1 0x7f4000000000 4",
+    ],
+)
+@pytest.mark.parametrize("opcode", ["ATOMG.E.ADD.STRONG.GPU", "ATOM.E.CAS.STRONG.GPU"])
+def test_a_reader_of_an_atomic_waits_for_it(tmp_path, opcode, result):
+    events = events_of(tmp_path, [
+        f"0000 ffffffff {result.format(opcode)} 0 ",
+        "0010 ffffffff 1 R20 IADD3 2 R2 R5 0 0 ",
+        "0020 ffffffff 1 R21 IADD3 2 R8 R5 0 0 ",
+        EXIT,
+    ])  # fmt: skip
+    assert kinds(events) == ["ATOMIC", "COMPUTE", "COMPUTE", "EXIT"]
+    assert events["slot"][0] == 0
+    assert list(events["wait"]) == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("opcode", ["SHFL.BFLY", "MATCH.ALL", "LOP3.LUT"])
+def test_a_result_behind_a_predicate_is_waited_for(tmp_path, opcode):
+    """The warp takes as long as if the predicate were not there. A comparison has no such result."""
+
+    def clocks(line):
+        lines = [line, "0010 ffffffff 1 R3 IADD3 2 R9 R5 0 0 ", "0020 ffffffff 1 R4 IADD3 2 R3 R5 0 0 ", EXIT]
+        return int(events_of(tmp_path, [f"0000 ffffffff {lines[0]} 0 ", *lines[1:]])["cycles"].sum())
+
+    behind, first = clocks(f"0 {opcode} 2 R9 R8 0"), clocks(f"1 R9 {opcode} 1 R8 0")
+    unread = clocks(f"0 {opcode} 2 R255 R8 0")
+    assert behind == first > unread == clocks("0 ISETP.NE.AND 2 R9 R8 0")
+
+
 def test_a_load_waits_for_nothing_and_its_reader_for_the_load(tmp_path):
     events = events_of(tmp_path, [
         "0000 ffffffff 1 R2 S2R 0 0 0 ",
@@ -187,8 +221,10 @@ def test_generic_accesses_go_by_their_window(tmp_path, address, space):
 def test_generic_accesses_are_shared_where_a_window_is_unknown(tmp_path):
     text = kernel_text([["0000 ffffffff 1 R4 LD.E 1 R2 4 1 0x7f4000000000 4 0 ", EXIT]])
     text = text.replace("0x00007efffe000000", "0x0000000000000000")
-    workgroups, _ = read(write(tmp_path, text))
+    workgroups, (problem,) = read(write(tmp_path, text))
     assert workgroups[0].events[0]["space"] == Space.SHARED
+    number = text[: text.index("0000 ffffffff")].count("\n") + 1
+    assert problem.startswith(f"kernel-1.traceg:{number}: a generic access, and the header lacks `shmem base_addr`")
 
 
 def test_address_modes_give_the_same_pattern(tmp_path):

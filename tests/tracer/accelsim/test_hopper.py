@@ -1,5 +1,7 @@
 """Lines of Accel-Sim 2.0's tracer: barriers with two immediates, TMA copies, matrix instructions of warpgroups."""
 
+import re
+
 import pytest
 
 from tests.support.accelsim_texts import block_text, events_of, kernel_text, read, write
@@ -42,6 +44,24 @@ def test_an_impossible_barrier_is_refused(tmp_path):
 
 
 MATRIX = 0x7F4000000000
+
+
+@pytest.mark.parametrize(
+    ("columns", "last"),
+    [
+        (f"LDG.E 1 R4 4 0 {MATRIX:#x} {MATRIX + 4096:#x} {MATRIX:#x}", f"{MATRIX + 64:#x}"),
+        (f"LDG.E 1 R4 4 2 {MATRIX:#x} 4096 4096", "4096"),
+        (f"UTMALDG.2D 2 UR4 UR8 32 0x400 0 128 0 3 3 {MATRIX:#x} {MATRIX + 32:#x}", f"{MATRIX + 64:#x}"),
+        (f"UTMALDG.2D 2 UR4 UR8 32 0x400 0 128 0 4 {MATRIX:#x} 4 32 32", "32"),
+    ],
+)
+def test_an_immediate_is_no_address_that_is_missing(tmp_path, columns, last):
+    end = "0010 ffffffff 0 EXIT 0 0 0 0 NoVal "
+    events_of(tmp_path, [f"0000 0000000f 0 {columns} {last} 0 0 NoVal ", end], version=6, architecture=90)
+    with pytest.raises(TraceError, match=r"kernel-1\.traceg:\d+: (fewer addresses|.* lacks an address or delta)"):
+        events_of(tmp_path, [f"0000 0000000f 0 {columns} 0 0 NoVal ", end], version=6, architecture=90)
+
+
 HALF_LINES = "16 " * 3 + "208 " + "16 " * 3
 """Deltas of two rows of 64 bytes, 256 bytes apart, in transfers of 16 bytes."""
 
@@ -141,12 +161,31 @@ def test_bulk_copies_without_transfers_or_address_move_nothing(tmp_path, version
     workgroups, problems = read(write(tmp_path, kernel_text([lines], version=version, architecture=90)))
     assert set(workgroups[0].events["kind"]) == {Kind.COMPUTE, Kind.EXIT}
     assert workgroups[0].events["count"].sum() == 7
-    assert len(problems) == 1 and "a bulk copy of one transfer, whose address" in problems[0]
+    number = (tmp_path / "kernel-1.traceg").read_text().split("\n").index(lines[5]) + 1
+    assert len(problems) == 2 and "a bulk copy of one transfer, whose address" in problems[0]
+    assert problems[1].startswith(f"kernel-1.traceg:{number}: a TMA instruction of width 0")
 
 
 def test_too_large_a_bulk_copy_is_refused(tmp_path):
     line = "0010 00000001 0 UTMALDG.2D 1 UR8 1024 0x400 0 0 0 4 0x7f4000000000 300 " + "1024 " * 299 + "0 0 "
-    with pytest.raises(TraceError, match="bad columns of a bulk copy"):
+    with pytest.raises(TraceError, match="bulk copy: transfers: allowed are up to 16384 pieces"):
+        events_of(tmp_path, [line, "0020 ffffffff 0 EXIT 0 0 0 0 "], architecture=90)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("0xzz 0 128 0 4 0x7f4000000000 1", "barrier: allowed is an address"),
+        ("0x400 x 128 0 4 0x7f4000000000 1", "multicast: allowed 0, or 1"),
+        ("0x400 1 zz 128 0 4 0x7f4000000000 1", "multicast: allowed 0, or 1"),
+        ("0x400 0 128 x 4 0x7f4000000000 1", "bytes and bytes outside: allowed are two"),
+        ("0x400 0 128 0 2 0x7f4000000000 1", "address mode: allowed 3, 4"),
+        ("0x400 0 128 0 4 0x7f4000000000 -1", "number of transfers (mode 4: behind a base address): allowed 0 and"),
+    ],
+)
+def test_a_bad_column_of_a_bulk_copy_is_named(tmp_path, columns, message):
+    line = f"0010 00000001 0 UTMALDG.2D 1 UR8 16 {columns} 0 0 "
+    with pytest.raises(TraceError, match=rf"kernel-1\.traceg:\d+: bulk copy: {re.escape(message)}.*: '0010 "):
         events_of(tmp_path, [line, "0020 ffffffff 0 EXIT 0 0 0 0 "], architecture=90)
 
 

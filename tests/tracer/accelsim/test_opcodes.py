@@ -54,12 +54,22 @@ def test_widths(opcode, width):
 )  # fmt: skip
 def test_pipes(opcode, pipe):
     found = classify(opcode)
-    assert (found.action, found.pipe, found.known) == (Action.COMPUTE, pipe, True)
+    assert (found.action, found.pipe, found.lacks) == (Action.COMPUTE, pipe, "")
 
 
 def test_unknown_opcodes_are_alu_work():
     found = classify("FROBNICATE.64")
-    assert (found.action, found.pipe, found.known) == (Action.COMPUTE, Pipe.ALU, False)
+    assert (found.action, found.pipe) == (Action.COMPUTE, Pipe.ALU)
+    assert found.lacks == "unknown opcode FROBNICATE.64, taken as ALU work"
+
+
+def test_accesses_without_addresses_say_that_their_traffic_is_left_out():
+    for opcode in ("TEX.SCR.LL", "TLD4.R", "SULD.D.2D.STRONG.GPU", "SUST.P.1D", "CCTL.E.PF2"):
+        found = classify(opcode)
+        assert (found.action, found.pipe) == (Action.COMPUTE, Pipe.ALU)
+        assert found.lacks == f"{opcode}, taken as ALU work: its memory traffic is left out"
+    for opcode in ("CCTL.IVALL", "TXQ", "SUQUERY"):
+        assert not classify(opcode).lacks
 
 
 @pytest.mark.parametrize("architecture", TABLES)

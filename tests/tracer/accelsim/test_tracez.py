@@ -70,6 +70,12 @@ def patched(place, new):
     return GOOD[:place] + new + GOOD[place + len(new) :]
 
 
+def with_index(blocks):
+    """The good data with the index of only these blocks."""
+    other = tracez(HEAD, blocks)
+    return GOOD[:INDEX] + other[struct.unpack("<Q", other[-8:])[0] : -8] + GOOD[-8:]
+
+
 INDEX = struct.unpack("<Q", GOOD[-8:])[0]
 FIRST_WARP = struct.unpack("<IIQ", GOOD[INDEX + 48 : INDEX + 64])[2]
 FIRST_CHUNK = FIRST_WARP + 8
@@ -90,15 +96,30 @@ FIRST_CHUNK = FIRST_WARP + 8
         (patched(INDEX, struct.pack("<I", 4)), "a thread block of the index at byte"),
         (patched(INDEX + 44, struct.pack("<I", 1 << 31)), "warp number is beyond the block's warps"),
         (patched(INDEX + 52, struct.pack("<I", 1 << 31)), "a warp of the index at byte"),
-        (patched(INDEX + 56, struct.pack("<Q", 1 << 62)), "a chunk at byte"),
+        (patched(INDEX + 56, struct.pack("<Q", 1 << 62)), "a warp at byte"),
         (patched(FIRST_CHUNK, struct.pack("<I", 1 << 30)), "a chunk at byte"),
         (patched(FIRST_CHUNK + 4, b"zzzz"), f"the chunk at byte {FIRST_CHUNK + 4}"),
         (patched(FIRST_CHUNK, struct.pack("<I", 30)), f"the chunk at byte {FIRST_CHUNK + 4} has 0 bytes of text"),
+        (patched(INDEX, struct.pack("<I", 0)), f"the index at byte {INDEX} ends at byte {INDEX + 4}, expected"),
+        (patched(INDEX, struct.pack("<I", 2)), f"ends at byte {INDEX + 4 + 2 * 44 + 3 * (16 + 5 * 4) + 16}, expected"),
+        (with_index(BLOCKS[:2]), "the warps of the index have "),
+        (with_index([]), "the warps of the index have 0 bytes, expected "),
+        (patched(FIRST_WARP, struct.pack("<I", 8)), f"the warp at byte {FIRST_WARP} has 8 instructions in 5 chunks"),
+        (
+            patched(INDEX + 64, struct.pack("<I", 3)),
+            f"the warp at byte {INDEX + 48} of the index has 9 instructions, its chunks 10",
+        ),
     ],
 )
 def test_damage_is_named(tmp_path, content, message):
     found = error_of(tmp_path, content)
     assert found.startswith("kernel-1.tracez:") and message in found
+
+
+def test_a_kernel_of_which_nothing_was_traced(tmp_path):
+    """Accel-Sim's post-processing writes an empty index. The same as text has the same warning."""
+    workgroups, (problem,) = read(write(tmp_path, tracez(HEAD, []), "kernel-1.tracez"))
+    assert workgroups == [] and "3 of 3 thread blocks are missing" in problem
 
 
 def test_a_damaged_dictionary_is_named(tmp_path):

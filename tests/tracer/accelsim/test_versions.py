@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.accelsim_texts import HEADER, kernel_text, read, write
+from tracer.accelsim.problems import TraceError
 from tracer.accelsim.writer import same_events
 
 BLOCKS, WARPS = 3, 2
@@ -117,6 +118,11 @@ def test_raw_traces_are_grouped(tmp_path, plain, monkeypatch, version, suffix, m
     assert len(workgroups) == BLOCKS
 
 
+def raw_text(lines):
+    """A raw trace of one warp."""
+    return kernel_text([[]]).split("#BEGIN_TB")[0] + "".join(f"0 0 0 0 {line}\n" for line in lines)
+
+
 def test_raw_copies_take_two_lines(tmp_path):
     copies = [
         "0000 ffffffff 0 LDGSTS.E.BYPASS.128 2 R1 R2 16 1 0x100 16 0 ",
@@ -125,12 +131,37 @@ def test_raw_copies_take_two_lines(tmp_path):
         "0020 ffffffff 0 DEPBAR.LE 0 0 0 ",
         "0030 ffffffff 0 EXIT 0 0 0 ",
     ]
-    text = kernel_text([[]]).split("#BEGIN_TB")[0] + "".join(f"0 0 0 0 {line}\n" for line in copies)
-    workgroups, problems = read(write(tmp_path, text, "kernel-1.trace"))
+    workgroups, problems = read(write(tmp_path, raw_text(copies), "kernel-1.trace"))
     assert problems == []
     events = workgroups[0].events
     assert events["base"][0] == 0x7F4000000000
     assert events["count"].sum() == 4
+
+
+@pytest.mark.parametrize(("lost", "lone"), [(0, 0), (1, 0), (4, 4), (5, 4)])
+def test_half_a_copy_of_a_raw_trace_is_damage(tmp_path, lost, lone):
+    """The other line of the pair is lost. A lenient reader leaves out the one that is left."""
+    pairs = [
+        f"{16 * k:04x} ffffffff 0 LDGSTS.E.BYPASS.128 2 R1 R2 16 1 {place + 512 * k:#x} 16 0 "
+        for k in range(3)
+        for place in (0x100, 0x7F4000000000)
+    ]
+    lines = [*pairs[:lost], *pairs[lost + 1 :], "0030 ffffffff 0 EXIT 0 0 0 "]
+    text = raw_text(lines)
+    number = text[: text.index(f"0 0 0 0 {lines[lone]}")].count("\n") + 1
+    path = write(tmp_path, text, "kernel-1.trace")
+    with pytest.raises(TraceError, match=rf"kernel-1\.trace:{number}: LDGSTS of which one line is missing"):
+        read(path)
+    (workgroup,), problems = read(path, lenient=True)
+    whole = [k for k in range(3) if k != lost // 2]
+    assert list(workgroup.events["base"][:-1]) == [0x7F4000000000 + 512 * k for k in whole]
+    assert len(problems) == 1 and problems[0].startswith(f"kernel-1.trace:{number}: skipped: LDGSTS")
+
+
+def test_missing_blocks_of_a_raw_trace_are_told_at_its_last_line(tmp_path):
+    text = raw_text(["0000 ffffffff 0 EXIT 0 0 0 "]).replace("grid dim = (1,1,1)", "grid dim = (4,1,1)") + "# the end\n"
+    _, (problem,) = read(write(tmp_path, text, "kernel-1.trace"))
+    assert problem.startswith(f"kernel-1.trace:{text.count(chr(10))}: 3 of 4 thread blocks are missing")
 
 
 def test_errors_of_raw_traces_name_the_raw_line(tmp_path):

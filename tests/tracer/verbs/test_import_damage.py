@@ -52,8 +52,16 @@ REFUSED = {
     "no grid": Refused(GOOD.replace("-grid dim = (1,1,1)\n", ""), ":1: grid dim", 1, None),
     "empty file": Refused("", ":1: no `#traces format`", 1, None),
     "noise": Refused(bytes(range(256)) * 2000, ":1: no `#traces format`", 1, None),
-    "address of 2^63": Refused(  # line 18: `thread block =`
-        GOOD.replace("0x7f4000000000", "0xfffffffffffffff0"), ":18: kernel _Z4testPf, workgroup 0, warp 0, ", 1, 0),
+    "address of 2^63": Refused(
+        GOOD.replace("0x7f4000000000", "0xfffffffffffffff0"),
+        f":{LOAD_LINE}: kernel _Z4testPf, workgroup 0, warp 0, ", 1, 0),
+    "listed address of 2^63": Refused(
+        GOOD.replace("1 0x7f4000000000 16", "0 " + " ".join(["0x7f4000000000", "0x7fffffffffffffff"] * 15
+                     + ["0x7f4000000000", "0x8000000000000000"])),
+        f":{LOAD_LINE}: kernel _Z4testPf, workgroup 0", 1, 0),
+    "address of 2^63 in a loop": Refused(
+        GOOD.replace(LOAD, f"{LOAD}\n{LOAD.replace('0x7f4000000000', '0x7ffffffffffffff0')}").replace("= 3", "= 4"),
+        f":{LOAD_LINE + 1}: kernel _Z4testPf, workgroup 0, warp 0, event 1", 1, 0),
     "tracez": Refused(b"\0\1", ":1: bad tracez data", 1, None, "kernel-1.tracez"),
     "no xz": Refused(b"garbage", ":1: bad xz data", 1, None, "kernel-1.traceg.xz"),
     "empty xz": Refused(b"", ":1: bad xz data", 1, None, "kernel-1.traceg.xz"),
@@ -65,6 +73,7 @@ ODD = {
     "gap mask with a stride": Odd(GOOD.replace("0000 ffffffff", "0000 f00f00ff"), f":{LOAD_LINE}: a stride for lanes"),
     "five sources": Odd(GOOD.replace("2 R8 R3", "5 R8 R3 R4 R5 R6"), f":{ADD_LINE}: an instruction with more than 4"),
     "unknown opcode": Odd(GOOD.replace("IADD3", "FROB.X2"), f":{ADD_LINE}: unknown opcode FROB.X2"),
+    "texture": Odd(GOOD.replace("IADD3", "TEX.SCR"), f":{ADD_LINE}: TEX.SCR, taken as ALU work: its memory traffic is"),
     "CRLF": Odd(GOOD.replace("\n", "\r\n"), "carriage returns"),
     "no EXIT": Odd(kernel_text([[LOAD, ADD]]), f":{ADD_LINE}: a warp ends without EXIT", 2),
     "empty warp": Odd(kernel_text([WARP, []], block="64,1,1"), ": a warp has no instructions"),
