@@ -58,8 +58,7 @@ class Cluster:
         count = plans[0].chunks.gpus
         if not symmetric and len(plans) != count:
             raise UserError(f"plans: found {len(plans)}, allowed is one for each of {count} GPUs")
-        if machine.msc.write_back:
-            raise UserError("msc.write_back: found true, allowed is false for joined GPUs: memory counts what arrives")
+        check_writes_through(machine)
         if symmetric and not in_one_node(machine, count):
             raise UserError(
                 f"symmetric: nodes of {machine.network.node_gpus} GPUs have two kinds of links: run all GPUs"
@@ -202,6 +201,16 @@ class Cluster:
         """Have all launched kernels ended and all sent packets arrived, and does no packet wait to be sent?"""
         done = all(gpu.done and (gpu.node.fifos["head"] == gpu.node.fifos["tail"]).all() for gpu in self.gpus)
         return done and bool((self.wires["sent"] == self.wires["taken"]).all())
+
+
+def check_writes_through(machine: Machine) -> None:
+    """Refuse joined GPUs whose memory-side cache keeps what arrives.
+
+    Raises:
+        UserError: names the field.
+    """
+    if machine.msc.bytes and machine.msc.write_back:
+        raise UserError("msc.write_back: found true, allowed is false for joined GPUs: memory counts what arrives")
 
 
 def round_ps(machine: Machine, grid_ps: int) -> int:

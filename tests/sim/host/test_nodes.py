@@ -74,3 +74,7 @@ def test_one_gpu_for_all_is_refused_in_nodes():
 def test_a_cache_that_keeps_what_arrives_is_refused():
     with pytest.raises(UserError, match=r"msc.write_back: found true, allowed is false for joined GPUs"):
         case("msc.present=true", "msc.bytes=16384", "msc.ways=4", "msc.write_back=true").run("ag")
+
+
+def test_a_machine_without_that_cache_keeps_nothing():
+    assert case("msc.write_back=true").run("ag")[0].time_ps == case().run("ag")[0].time_ps
