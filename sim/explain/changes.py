@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sim.collective.topology import in_one_node
 from sim.presets import Preset, preset_from_dict
 from sim.presets.preset import BORROWED, OVERRIDE
 from traces.errors import UserError
@@ -42,6 +43,7 @@ FASTER = (
     Change("ports of L2 banks twice as wide", {"noc.bank_bytes_per_clk": TWICE}, "L2"),
     Change("DRAM at twice its clock", {"hbm.clock_MHz": TWICE}, "DRAM"),
     Change("links twice as fast", {"link.GB_per_s": TWICE}, "link"),
+    Change("network cards twice as fast", {"network.GB_per_s": TWICE}, "network"),
 )
 """One change for each unit that can be busy."""
 LATENCIES = Change(
@@ -63,9 +65,14 @@ RESIDENT = Change(
 L2_SIZE = Change("twice the size of L2", {"l2.bytes": TWICE})
 STEPS = Change("half of the delays of a collective", {"collective.launch_ps": HALF, "collective.step_ps": HALF})
 LINK_LATENCY = Change("half of the latency of links", {"link.latency_ps": HALF})
+NETWORK_LATENCY = Change(
+    "half of the latency of links and network", {"link.latency_ps": HALF, "network.latency_ps": HALF}
+)
 ON_ONE_GPU = (LATENCIES, L2_SIZE, RESIDENT, LAUNCH, MORE_CUS)
 ON_MANY_GPUS = (LINK_LATENCY, STEPS, *ON_ONE_GPU)
+ON_NODES = (NETWORK_LATENCY, STEPS, *ON_ONE_GPU)
 ASSUMED_FIRST = (
+    *("network.latency_ps", "network.GB_per_s", "network.efficiency"),
     *("link.latency_ps", "link.efficiency", "collective.step_ps", "collective.launch_ps", "dma.setup_ps"),
     *("tracker.latency_ps", "mca.strict", "mca.medium", "dma.outstanding", "link.credits"),
     *("hbm.queue_entries", "hbm.extra_latency_ps", "hbm.request_ps", "noc.latency_clk", "l2.latency_clk"),
@@ -94,10 +101,11 @@ def changed(preset: Preset, factors: Mapping[str, float]) -> tuple[Preset, dict[
     return replace(preset_from_dict(stored), name=preset.name), found
 
 
-def assumed_changes(preset: Preset, many_gpus: bool) -> Iterator[Change]:
-    """Half of each assumed or borrowed value of ASSUMED_FIRST."""
+def assumed_changes(preset: Preset, gpus: int) -> Iterator[Change]:
+    """Half of each assumed or borrowed value of ASSUMED_FIRST that a run on so many GPUs uses."""
     joined, values = ("link.", "collective.", "dma.", "tracker.", "mca."), preset.values()
+    unused = (*(joined if gpus == 1 else ()), *(["network."] if in_one_node(preset.machine, gpus) else []))
     for field in ASSUMED_FIRST:
         doubtful = preset.sources[field].kind in ("assumed", BORROWED) and values[field] > 0
-        if doubtful and (many_gpus or not field.startswith(joined)):
+        if doubtful and not field.startswith(unused):
             yield Change(field, {field: HALF})

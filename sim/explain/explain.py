@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sim.collective.topology import in_one_node
 from sim.counters import flushed_columns
-from sim.explain.changes import FASTER, LATENCIES, ON_MANY_GPUS, ON_ONE_GPU, Change, assumed_changes, changed
+from sim.explain.changes import FASTER, LATENCIES, ON_MANY_GPUS, ON_NODES, ON_ONE_GPU, Change, assumed_changes, changed
 from sim.explain.repeat import Answer, Repeat
 from sim.explain.stalls import Stalled, stalled
 from sim.results import RunResult
@@ -80,7 +81,7 @@ def explain(
     repeat: Repeat,
     helps: int,
     assumed: int,
-    many_gpus: bool,
+    gpus: int,
     progress: Progress,
     tables: Mapping[int, LineTable] | None = None,
 ) -> Explanation:
@@ -90,12 +91,12 @@ def explain(
         run: whose counters are the evidence: the run, or the fused run of a configuration.
         repeat: simulates on a machine.
         helps, assumed: largest number of changes to try, and of assumed values.
-        many_gpus: the result is that of a scenario.
+        gpus: number of GPUs of the scenario; 1 = a run on one GPU.
         progress: called before and after every simulation.
         tables: line tables of kernels by number, for the places of stalls.
     """
-    tried = _candidates(run, many_gpus)[:helps]
-    doubted = list(assumed_changes(run.preset, many_gpus))[:assumed]
+    tried = _candidates(run, gpus)[:helps]
+    doubted = list(assumed_changes(run.preset, gpus))[:assumed]
     count = 1 + len(tried) + len(doubted)
     progress(0, count)
     base = repeat(run.preset)
@@ -123,11 +124,12 @@ def _without_flush(total: Mapping[str, int], name: str) -> float:
     return total.get(name, 0) - late * total.get(f"{name}.compute_write", 0)
 
 
-def _candidates(run: RunResult, many_gpus: bool) -> list[Change]:
+def _candidates(run: RunResult, gpus: int) -> list[Change]:
     """Changes to try: the two busiest units, latencies first if nothing is busy, then the others."""
     found = shares(run)
     units = sorted((change for change in FASTER if change.unit in found), key=lambda change: -found[change.unit])
-    others = list(ON_MANY_GPUS if many_gpus else ON_ONE_GPU)
+    joined = ON_MANY_GPUS if in_one_node(run.preset.machine, gpus) else ON_NODES
+    others = list(joined if gpus > 1 else ON_ONE_GPU)
     first = units[:2] if max(found.values(), default=0.0) >= BUSY else [LATENCIES, *units[:2]]
     return [*first, *(change for change in [*others, *units[2:]] if change not in first)]
 

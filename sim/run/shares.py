@@ -54,7 +54,9 @@ def peak_tera_flop_per_s(run: RunResult) -> float:
 
 
 def shares(run: RunResult) -> dict[str, float]:
-    """Unit -> share of its peak. Of several GPUs: GPU 0. A flush of L2 after a kernel is not counted.
+    """Unit -> share of its peak. A flush of L2 after a kernel is not counted.
+
+    Of several GPUs: of GPU 0. If they are in several nodes, link and network card are those of the busiest GPU.
 
     Lines that the last stores evict are counted after the time of the kernel (D13): a short kernel on a dirty L2 can
     have a share of DRAM above 1. Empty if no kernel ran, or if an archive of an older version lacks a counter: the
@@ -67,8 +69,9 @@ def shares(run: RunResult) -> dict[str, float]:
         found = shares_of(run.totals, run.preset.machine, time_ps)
     except ResultsError:
         return {}
-    if "link_busy_ps" in run.figures:
-        found["link"] = run.figures["link_busy_ps"] / time_ps
+    for unit in ("link", "network"):
+        if f"{unit}_busy_ps" in run.figures:
+            found[unit] = run.figures[f"{unit}_busy_ps"] / time_ps
     return found
 
 

@@ -106,7 +106,10 @@ def test_what_a_library_cannot_do_is_refused(given, said):
             {"library": "rccl"},
             "library: found 'rccl', allowed are plain, nccl: a100_80g has collective.library = nccl_a100",
         ),
-        ({"library": "plain", "channels": 2}, "channels: found 2 with the library plain, which has no choice: leave it out"),
+        (
+            {"library": "plain", "channels": 2},
+            "channels: found 2 with the library plain, which has no choice: leave",
+        ),
         ({"library": "plain", "protocol": "ll"}, "protocol: found ll with the library plain"),
     ],
 )

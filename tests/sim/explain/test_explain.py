@@ -65,17 +65,25 @@ def test_changes_name_values_that_exist_and_peaks_that_grow(run):
 
 def test_only_assumed_values_are_doubted():
     preset = load_preset("t3_2024")
-    doubted = list(assumed_changes(preset, many_gpus=True))
+    doubted = list(assumed_changes(preset, gpus=4))
     assert len(doubted) > 5
     for change in doubted:
         assert preset.sources[change.title].kind in ("assumed", "borrowed") and change.factors == {change.title: HALF}
-    assert all("link" not in change.title for change in assumed_changes(preset, many_gpus=False))
+    assert all("link" not in change.title for change in assumed_changes(preset, gpus=1))
+
+
+def test_the_network_is_doubted_and_tried_where_a_run_uses_it(run, monkeypatch):
+    run = replace(run, preset=load_preset("t3_2024", ["network.node_gpus=2"]))
+    for gpus, uses in ((1, False), (2, False), (4, True)):
+        fields = [field for change in assumed_changes(run.preset, gpus) for field in change.factors]
+        fields += [field for change in _candidates(run, gpus) for field in change.factors]
+        assert any(field.startswith("network.") for field in fields) == uses
 
 
 @pytest.mark.parametrize("name", list(presets()))
 def test_every_assumed_value_can_be_halved(name):
     preset = load_preset(name)
-    for change in assumed_changes(preset, many_gpus=True):
+    for change in assumed_changes(preset, gpus=4):
         changed(preset, change.factors)
 
 
@@ -85,7 +93,7 @@ def test_a_change_that_does_not_fit_is_told(run):
             raise UserError("does not fit")
         return Answer(1000)
 
-    found = explain(run, refuses, 2, 1, False, lambda done, whole: None)
+    found = explain(run, refuses, 2, 1, 1, lambda done, whole: None)
     assert [check.reason for check in found.helps] == ["does not fit"] * 2
     assert not found.hangs_on[0].matters
 
@@ -102,7 +110,7 @@ def test_the_verdict_follows_from_the_saving(run, monkeypatch, saved, word):
         faster = preset.machine.hbm.clock_MHz > run.preset.machine.hbm.clock_MHz
         return Answer(round(1e6 * (1 - saved if faster else 1)))
 
-    found = explain(run, answers, 2, 0, False, lambda done, whole: None)
+    found = explain(run, answers, 2, 0, 1, lambda done, whole: None)
     assert found.sure.startswith(word) and found.sure.endswith("it would save 50%")
     assert found.helps[0].saves == pytest.approx(saved)
 
@@ -116,7 +124,7 @@ def test_latency_is_sure_only_if_it_saves_something(run, monkeypatch, saved, wor
         quicker = preset.machine.l2.latency_clk < run.preset.machine.l2.latency_clk
         return Answer(round(1e6 * (1 - saved if quicker else 1)))
 
-    assert explain(run, answers, 2, 0, False, lambda done, whole: None).sure.startswith(word)
+    assert explain(run, answers, 2, 0, 1, lambda done, whole: None).sure.startswith(word)
 
 
 def test_what_waits_is_the_sum_of_the_waiting_times(run):
@@ -242,7 +250,7 @@ def test_a_scenario_is_repeated_with_its_own_options(monkeypatch):
 def test_what_matters_most_comes_first(run):
     """A faster unit that saves most; an assumed value that changes most, in whatever direction."""
     times = iter([1000, 900, 700, 800, 990, 1300, 1100])  # unchanged, three units, three assumed values
-    found = explain(run, lambda preset: Answer(next(times)), 3, 3, False, lambda done, whole: None)
+    found = explain(run, lambda preset: Answer(next(times)), 3, 3, 1, lambda done, whole: None)
     assert [check.saves for check in found.helps] == pytest.approx([0.3, 0.2, 0.1])
     assert [check.saves for check in found.hangs_on] == pytest.approx([-0.3, -0.1, 0.01])
 
@@ -250,7 +258,7 @@ def test_what_matters_most_comes_first(run):
 @pytest.mark.parametrize(("busy", "units"), [(0.9, ["L2", "DRAM", ""]), (0.3, ["", "L2", "DRAM"])])
 def test_latencies_are_tried_first_if_no_unit_is_busy(run, monkeypatch, busy, units):
     monkeypatch.setattr("sim.explain.explain.shares", lambda run: {"DRAM": 0.2, "L2": busy})
-    tried = _candidates(run, False)
+    tried = _candidates(run, 1)
     assert [change.unit for change in tried[:3]] == units and tried[units.index("")] is LATENCIES
 
 
