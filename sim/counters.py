@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from sim.hw.request import Stream
+from sim.hw.request import SECTOR_BYTES, Stream
 from sim.machine.build import UNITS
 
 COUNTERS = {unit.name: unit.counters for unit in UNITS}
@@ -116,6 +116,16 @@ def flushed_columns(total):
 def moved_sectors(total, names):
     """Sum of counters of 32-byte sectors or columns, without the flushes of L2 after kernels."""
     return sum(total[name] for name in names) - (flushed_columns(total) if "hbm.write_columns" in names else 0)
+
+
+def msc_requests(total):
+    """Requests that a memory-side cache took, without those of the flushes of L2 after kernels.
+
+    These are as many of the requests that write as the flushes have of their sectors.
+    """
+    writes = total.get("msc.bytes.compute_write", 0)
+    late = min(1.0, total["l2.flush_sectors"] * SECTOR_BYTES / writes) if writes else 0.0
+    return total.get("msc.requests", 0) - late * total.get("msc.requests.compute_write", 0)
 
 
 DRAM_COLUMNS = ("hbm.read_columns", "hbm.write_columns", "hbm.update_columns")

@@ -51,16 +51,22 @@ def is_direct(topology: AnyTopology) -> bool:
     return isinstance(topology, Topology) and topology != Topology.RING
 
 
+def in_one_node(machine: Machine, gpus: int) -> bool:
+    """Are all GPUs in one node? Then all their links are of one kind."""
+    return machine.network.node_gpus == 0 or machine.network.node_gpus >= gpus
+
+
 def adding_switch(machine: Machine, gpus: int) -> AddingSwitch:
     """The switch of a machine that adds and copies.
 
     Raises:
         UserError: the machine has none for so many GPUs, or it has fewer ports.
     """
-    link, node_gpus = machine.link, machine.network.node_gpus
-    if 0 < node_gpus < gpus:
+    link = machine.link
+    if not in_one_node(machine, gpus):
         raise UserError(
-            f"network.node_gpus: found {node_gpus} for {gpus} GPUs, allowed for NVLS is one node (0, or {gpus} or more)"
+            f"network.node_gpus: found {machine.network.node_gpus} for {gpus} GPUs, allowed for NVLS is one node "
+            f"(0, or {gpus} or more)"
         )
     if link.topology != Topology.SWITCH or not link.in_switch:
         raise UserError(

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sim.collective.topology import in_one_node
 from sim.presets import Preset, preset_from_dict
 from sim.presets.preset import BORROWED, OVERRIDE
+from sim.run.shares import LATENCY, TOO_FEW
 from traces.errors import UserError
 
 HALF, TWICE = 0.5, 2.0
@@ -18,7 +20,7 @@ class Change:
     Attributes:
         title: for people.
         factors: dotted field -> factor of its value.
-        unit: of `sim.run.shares.shares` whose peak grows by the factor; "" = no unit.
+        unit: whose work takes half of the time, of `sim.run.shares.shares`, or LATENCY, TOO_FEW; "" = no unit.
     """
 
     title: str
@@ -42,12 +44,31 @@ FASTER = (
     Change("ports of L2 banks twice as wide", {"noc.bank_bytes_per_clk": TWICE}, "L2"),
     Change("DRAM at twice its clock", {"hbm.clock_MHz": TWICE}, "DRAM"),
     Change("links twice as fast", {"link.GB_per_s": TWICE}, "link"),
+    Change("network cards twice as fast", {"network.GB_per_s": TWICE}, "network"),
+    Change("workgroups dispatched twice as fast", {"dispatch.workgroup_ps": HALF}, "dispatcher"),
+    Change("memory-side cache twice as fast", {"msc.lines_per_clk": TWICE}, "memory-side cache"),
+    Change("DMA engines twice as fast", {"dma.lines_per_clk": TWICE}, "DMA engines"),
 )
 """One change for each unit that can be busy."""
+UNCOUNTED = {
+    ("l2.atomic_sectors",): Change("atomics on one address twice as fast", {"l2.atomics_per_clk": TWICE}, "atomics"),
+    ("far.far_requests", "far.far_answers"): Change(
+        "ports between partitions twice as wide", {"l2.far_bytes_per_clk": TWICE}, "ports between partitions"
+    ),
+}
+"""Counters of which one says that a run uses a unit -> its change. How busy these units are is not counted."""
 LATENCIES = Change(
     "half of the latency of memory",
     {"l2.latency_clk": HALF, "noc.latency_clk": HALF, "hbm.request_ps": HALF, "hbm.extra_latency_ps": HALF},
+    LATENCY,
 )
+QUICKER = Change(
+    "CUs and their ports twice as fast, half of the latency of memory",
+    {"cu.clock_MHz": TWICE, "noc.response_bytes_per_clk": TWICE, "noc.request_bytes_per_clk": TWICE}
+    | {**LATENCIES.factors},
+    TOO_FEW,
+)
+"""What a workgroup alone takes half of the time with: the time of a run whose workgroups leave CUs idle."""
 LAUNCH = Change("half of the launch delay", {"dispatch.launch_ps": HALF, "dispatch.gap_ps": HALF})
 MORE_CUS = Change("twice as many CUs", {"cu.count": TWICE})
 RESIDENT = Change(
@@ -62,10 +83,15 @@ RESIDENT = Change(
 )
 L2_SIZE = Change("twice the size of L2", {"l2.bytes": TWICE})
 STEPS = Change("half of the delays of a collective", {"collective.launch_ps": HALF, "collective.step_ps": HALF})
-LINK_LATENCY = Change("half of the latency of links", {"link.latency_ps": HALF})
+LINK_LATENCY = Change("half of the latency of links", {"link.latency_ps": HALF}, LATENCY)
+NETWORK_LATENCY = Change(
+    "half of the latency of links and network", {"link.latency_ps": HALF, "network.latency_ps": HALF}, LATENCY
+)
 ON_ONE_GPU = (LATENCIES, L2_SIZE, RESIDENT, LAUNCH, MORE_CUS)
 ON_MANY_GPUS = (LINK_LATENCY, STEPS, *ON_ONE_GPU)
+ON_NODES = (NETWORK_LATENCY, STEPS, *ON_ONE_GPU)
 ASSUMED_FIRST = (
+    *("network.latency_ps", "network.GB_per_s", "network.efficiency"),
     *("link.latency_ps", "link.efficiency", "collective.step_ps", "collective.launch_ps", "dma.setup_ps"),
     *("tracker.latency_ps", "mca.strict", "mca.medium", "dma.outstanding", "link.credits"),
     *("hbm.queue_entries", "hbm.extra_latency_ps", "hbm.request_ps", "noc.latency_clk", "l2.latency_clk"),
@@ -94,10 +120,11 @@ def changed(preset: Preset, factors: Mapping[str, float]) -> tuple[Preset, dict[
     return replace(preset_from_dict(stored), name=preset.name), found
 
 
-def assumed_changes(preset: Preset, many_gpus: bool) -> Iterator[Change]:
-    """Half of each assumed or borrowed value of ASSUMED_FIRST."""
+def assumed_changes(preset: Preset, gpus: int) -> Iterator[Change]:
+    """Half of each assumed or borrowed value of ASSUMED_FIRST that a run on so many GPUs uses."""
     joined, values = ("link.", "collective.", "dma.", "tracker.", "mca."), preset.values()
+    unused = (*(joined if gpus == 1 else ()), *(["network."] if in_one_node(preset.machine, gpus) else []))
     for field in ASSUMED_FIRST:
         doubtful = preset.sources[field].kind in ("assumed", BORROWED) and values[field] > 0
-        if doubtful and (many_gpus or not field.startswith(joined)):
+        if doubtful and not field.startswith(unused):
             yield Change(field, {field: HALF})

@@ -4,12 +4,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sim.collective.topology import in_one_node
 from sim.counters import flushed_columns
-from sim.explain.changes import FASTER, LATENCIES, ON_MANY_GPUS, ON_ONE_GPU, Change, assumed_changes, changed
+from sim.explain.changes import (
+    FASTER,
+    HALF,
+    LATENCIES,
+    ON_MANY_GPUS,
+    ON_NODES,
+    ON_ONE_GPU,
+    QUICKER,
+    UNCOUNTED,
+    Change,
+    assumed_changes,
+    changed,
+)
 from sim.explain.repeat import Answer, Repeat
 from sim.explain.stalls import Stalled, stalled
 from sim.results import RunResult
-from sim.run.shares import BUSY, bounded_by, shares
+from sim.run.shares import bounded_by, kind_of, shares
 from tracer.elf.line_table import LineTable
 from traces.errors import UserError
 
@@ -80,7 +93,7 @@ def explain(
     repeat: Repeat,
     helps: int,
     assumed: int,
-    many_gpus: bool,
+    gpus: int,
     progress: Progress,
     tables: Mapping[int, LineTable] | None = None,
 ) -> Explanation:
@@ -90,12 +103,12 @@ def explain(
         run: whose counters are the evidence: the run, or the fused run of a configuration.
         repeat: simulates on a machine.
         helps, assumed: largest number of changes to try, and of assumed values.
-        many_gpus: the result is that of a scenario.
+        gpus: number of GPUs of the scenario; 1 = a run on one GPU.
         progress: called before and after every simulation.
         tables: line tables of kernels by number, for the places of stalls.
     """
-    tried = _candidates(run, many_gpus)[:helps]
-    doubted = list(assumed_changes(run.preset, many_gpus))[:assumed]
+    tried = _candidates(run, gpus)[:helps]
+    doubted = list(assumed_changes(run.preset, gpus))[:assumed]
     count = 1 + len(tried) + len(doubted)
     progress(0, count)
     base = repeat(run.preset)
@@ -123,13 +136,21 @@ def _without_flush(total: Mapping[str, int], name: str) -> float:
     return total.get(name, 0) - late * total.get(f"{name}.compute_write", 0)
 
 
-def _candidates(run: RunResult, many_gpus: bool) -> list[Change]:
-    """Changes to try: the two busiest units, latencies first if nothing is busy, then the others."""
-    found = shares(run)
+def _candidates(run: RunResult, gpus: int) -> list[Change]:
+    """Changes to try: what tests the bound, the two busiest units, used ones without a share, then the others."""
+    found, bound = shares(run), kind_of(bounded_by(run))
     units = sorted((change for change in FASTER if change.unit in found), key=lambda change: -found[change.unit])
-    others = list(ON_MANY_GPUS if many_gpus else ON_ONE_GPU)
-    first = units[:2] if max(found.values(), default=0.0) >= BUSY else [LATENCIES, *units[:2]]
+    joined = ON_MANY_GPUS if in_one_node(run.preset.machine, gpus) else ON_NODES
+    others = [*_uncounted(run), *(joined if gpus > 1 else ON_ONE_GPU)]
+    first = [*(change for change in (LATENCIES, QUICKER) if change.unit == bound), *units[:2]]
     return [*first, *(change for change in [*others, *units[2:]] if change not in first)]
+
+
+def _uncounted(run: RunResult) -> list[Change]:
+    """Of units that the run uses and whose limit the machine has."""
+    values = run.preset.values()
+    used = [change for names, change in UNCOUNTED.items() if any(run.totals.get(name) for name in names)]
+    return [change for change in used if all(values[field] for field in change.factors)]
 
 
 def _check(run: RunResult, change: Change, repeat: Repeat, base: Answer) -> Check:
@@ -142,26 +163,15 @@ def _check(run: RunResult, change: Change, repeat: Repeat, base: Answer) -> Chec
 
 
 def _verdict(found: Explanation) -> str:
-    """How sure the bound is: the saving of twice the unit, against that of a run which only this unit bounds."""
-    if not found.helps:
+    """How sure the bound is: what its change saves, against half of the time, and against what other units save."""
+    bound, tried = kind_of(found.bound), [check for check in found.helps if check.answer and check.change.unit]
+    own = max((check for check in tried if check.change.unit == bound), key=lambda check: check.saves, default=None)
+    if own is None:
         return "not checked"
-    check = next((check for check in found.helps if check.change.unit == found.bound), None)
-    if check is None:
-        return _verdict_of_latency(found)
-    most = 1 - 1 / max(check.change.factors.values())
-    share = check.saves / most
+    text = f"{own.change.title} saves {own.saves:.1%}"
+    other = max((check for check in tried if check.change.unit != bound), key=lambda check: check.saves, default=own)
+    if other.saves > own.saves + NOTHING:
+        return f"not confirmed: {text}, but {other.change.title} {other.saves:.1%}"
+    share = own.saves / HALF
     word = "sure" if share >= SURE else "partly: other units take over" if share >= PARTLY else "not confirmed"
-    return f"{word}: {check.change.title} saves {check.saves:.1%}; if nothing else counted it would save {most:.0%}"
-
-
-def _verdict_of_latency(found: Explanation) -> str:
-    latency = next((check for check in found.helps if check.change is LATENCIES and check.answer), None)
-    busiest = max((check for check in found.helps if check.change.unit), key=lambda check: check.saves, default=None)
-    if latency is None or busiest is None:
-        return "no unit is busy; the checks below say what counts"
-    texts = f"{latency.change.title} saves {latency.saves:.1%}, {busiest.change.title} {busiest.saves:.1%}"
-    if max(latency.saves, busiest.saves) < NOTHING:
-        return f"not confirmed: {texts}"
-    if latency.saves >= busiest.saves:
-        return f"sure: {texts}"
-    return f"not confirmed, {busiest.change.unit} counts more: {texts}"
+    return f"{word}: {text}; if nothing else counted it would save {HALF:.0%}"

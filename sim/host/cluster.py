@@ -16,7 +16,7 @@ import numpy as np
 
 from sim.collective.plans import Plan
 from sim.collective.space import make_spaces, make_wavefronts
-from sim.collective.topology import port_distances
+from sim.collective.topology import in_one_node, port_distances
 from sim.host.gpu import Gpu, Progress
 from sim.host.state import ClusterState
 from sim.host.team import Team, threads, threads_of_each
@@ -58,8 +58,7 @@ class Cluster:
         count = plans[0].chunks.gpus
         if not symmetric and len(plans) != count:
             raise UserError(f"plans: found {len(plans)}, allowed is one for each of {count} GPUs")
-        if machine.msc.write_back:
-            raise UserError("msc.write_back: found true, allowed is false for joined GPUs: memory counts what arrives")
+        check_writes_through(machine)
         if symmetric and not in_one_node(machine, count):
             raise UserError(
                 f"symmetric: nodes of {machine.network.node_gpus} GPUs have two kinds of links: run all GPUs"
@@ -91,14 +90,16 @@ class Cluster:
 
     def _connect_nodes(self, ports: np.ndarray, number: int) -> None:
         """Set the kinds of the links of a GPU, to and from GPUs of its own and of other nodes (D45)."""
-        per_node, count = self.machine.network.node_gpus, len(self.plans)
-        other = [
-            [(number + way * d) % count // per_node != number // per_node for way in (1, -1)] for d in self.distances
-        ]
-        far = np.array(other)
-        for port, (leaves, arrives) in zip(ports, other, strict=True):
+        far = np.column_stack([self.leaves_node(number, way) for way in (1, -1)])
+        for port, (leaves, arrives) in zip(ports, far.tolist(), strict=True):
             set_links(port, self.machine, leaves, arrives)
         set_lanes(ports, self.machine, far)
+
+    def leaves_node(self, number: int, way: int = 1) -> np.ndarray:
+        """Do the outgoing (-1: the incoming) links of a GPU lead to (come from) a GPU of another node? bool[ports]."""
+        per_node, count = self.machine.network.node_gpus, len(self.plans)
+        other = (number + way * np.array(self.distances)) % count
+        return other // per_node != number // per_node
 
     def watch_first_stage(self, workgroups: Sequence[int], start_ps: int = 0) -> None:
         """MCA chooses its threshold when this many workgroups of queue 0 of each GPU have finished."""
@@ -204,14 +205,19 @@ class Cluster:
         return done and bool((self.wires["sent"] == self.wires["taken"]).all())
 
 
+def check_writes_through(machine: Machine) -> None:
+    """Refuse joined GPUs whose memory-side cache keeps what arrives.
+
+    Raises:
+        UserError: names the field.
+    """
+    if machine.msc.bytes and machine.msc.write_back:
+        raise UserError("msc.write_back: found true, allowed is false for joined GPUs: memory counts what arrives")
+
+
 def round_ps(machine: Machine, grid_ps: int) -> int:
     """Longest round: within it nothing that one GPU does reaches another. Rounds end where time windows may end."""
     return min(machine.link.latency_ps, machine.network.latency_ps) // grid_ps * grid_ps
-
-
-def in_one_node(machine: Machine, gpus: int) -> bool:
-    """Are all GPUs in one node? Then all their links are of one kind."""
-    return machine.network.node_gpus == 0 or machine.network.node_gpus >= gpus
 
 
 def _output(machine: Machine, plan: Plan, distances: Sequence[int], symmetric: bool) -> Output:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sim.collective import ledger
+from sim.collective.topology import in_one_node
 from sim.counters import totals
 from sim.host.cluster import Cluster
 from sim.host.gpu import Gpu
@@ -14,7 +15,7 @@ from sim.hw.request import SECTOR_BYTES, Stream
 from sim.hw.tracker import tracker_bits
 from sim.presets import Preset
 from sim.run.result import KernelResult, RunResult
-from sim.spec import CollectiveCache, Topology
+from sim.spec import CollectiveCache
 
 
 def moved_bytes(gpu: Gpu) -> np.ndarray:
@@ -84,14 +85,24 @@ def _triggers(cluster: Cluster, number: int) -> np.ndarray:
     return rows[np.lexsort((rows[:, 0], rows[:, 1]))]
 
 
-def _link_busy_ps(cluster: Cluster) -> int:
-    """Time in which GPU 0 sends: over its busiest port. The ports of a switch share one wire, one after the other."""
-    busy_ps = cluster.gpus[0].node.ports["busy_ps"]
-    return int(busy_ps.sum() if cluster.machine.link.topology == Topology.SWITCH else busy_ps.max())
+def _busy_ps(ports: np.ndarray, chosen: np.ndarray | slice) -> int:
+    """Time in which a GPU sends over the busiest of some ports. Ports of one lane take turns."""
+    return int(np.bincount(ports["lane"][chosen], ports["busy_ps"][chosen]).max(initial=0))
+
+
+def _sending(cluster: Cluster) -> dict[str, int]:
+    """Time in which GPU 0 sends over its links. With nodes: the busiest GPU, over links and over its network card."""
+    if in_one_node(cluster.machine, len(cluster.plans)):
+        return {"link_busy_ps": _busy_ps(cluster.gpus[0].node.ports, slice(None))}
+    far = [(gpu.node.ports, cluster.leaves_node(number)) for number, gpu in enumerate(cluster.gpus)]
+    return {
+        "link_busy_ps": max(_busy_ps(ports, ~leaves) for ports, leaves in far),
+        "network_busy_ps": max(_busy_ps(ports, leaves) for ports, leaves in far),
+    }
 
 
 def _figures(cluster: Cluster) -> dict[str, Any]:
-    """Figures of single units of GPU 0: Tracker, MCA, links."""
+    """Figures of single units of GPU 0: Tracker, MCA, links (of several nodes: those of the busiest GPU)."""
     node, tiles = cluster.gpus[0].node, cluster.gpus[0].node.output.tiles
     tracker = node.output.tracker[0]
     return {
@@ -103,7 +114,7 @@ def _figures(cluster: Cluster) -> dict[str, Any]:
         "tracker_spilled": int(tracker["spilled"]),
         "tracker_bytes": tracker_bits(cluster.machine.tracker) // 8,
         **mca_facts(node.mca, node.channels),
-        "link_busy_ps": _link_busy_ps(cluster),
+        **_sending(cluster),
         "credit_stalls": int(node.ports["credit_stalls"].sum()),
         "arrival_blocked_ps": int(node.ports["blocked_ps"].sum()),
         "dma_tiles": int(((tiles["sends"] > 0) & (tiles["sent_bytes"] == tiles["sends"] * tiles["bytes"])).sum()),

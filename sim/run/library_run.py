@@ -29,8 +29,7 @@ from sim.collective.library import (
 )
 from sim.collective.plans import Plan
 from sim.collective.staged import kernels, staged_plan
-from sim.collective.topology import adding_switch
-from sim.host.cluster import in_one_node
+from sim.collective.topology import adding_switch, in_one_node
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.host.window import Launch

@@ -28,8 +28,8 @@ from sim.collective.plans import Plan, check_plans_fit, fused, tell_contributors
 from sim.collective.space import check_tracker
 from sim.collective.staged import kernels as parts_of
 from sim.collective.tables import Queue
-from sim.collective.topology import adding_switch, port_distances
-from sim.host.cluster import Cluster, can_be_symmetric, in_one_node, walk_alike
+from sim.collective.topology import adding_switch, in_one_node, port_distances
+from sim.host.cluster import Cluster, can_be_symmetric, walk_alike
 from sim.host.gpu import Progress
 from sim.host.state import SavePoints, cluster_state, flat_state
 from sim.host.window import Launch

@@ -7,7 +7,7 @@ if it is busy for most of the time; else the run waits: for latency, or because 
 import math
 from collections.abc import Mapping
 
-from sim.counters import DRAM_COLUMNS, l2_bytes, moved_sectors
+from sim.counters import DRAM_COLUMNS, l2_bytes, moved_sectors, msc_requests
 from sim.hw.request import SECTOR_BYTES
 from sim.presets.peaks import Peaks
 from sim.results import ResultsError, RunResult
@@ -17,8 +17,10 @@ from traces.units import HZ_PER_MHZ, PS_PER_S, TERA
 BUSY = 0.7
 """Share of the peak from which a unit bounds a run (assumed: queues and refresh keep a saturated DRAM below 0.95)."""
 FLOP_PER_MAC = 2
-SOME_KERNELS = ("ALU", "FMA", "FP64", "SFU", "bulk copies", "ports between CUs")
-"""Units that many kernels do not use."""
+LATENCY, TOO_FEW = "latency", "too few workgroups"
+"""What bounds a run that no unit bounds."""
+SOME_KERNELS = ("ALU", "FMA", "FP64", "SFU", "bulk copies", "ports between CUs", "memory-side cache", "DMA engines")
+"""Units that many kernels do not use, or that some machines lack."""
 
 
 def time_of_kernels_ps(run: RunResult) -> int:
@@ -54,7 +56,9 @@ def peak_tera_flop_per_s(run: RunResult) -> float:
 
 
 def shares(run: RunResult) -> dict[str, float]:
-    """Unit -> share of its peak. Of several GPUs: GPU 0. A flush of L2 after a kernel is not counted.
+    """Unit -> share of its peak. A flush of L2 after a kernel is not counted.
+
+    Of several GPUs: of GPU 0. If they are in several nodes, link and network card are those of the busiest GPU.
 
     Lines that the last stores evict are counted after the time of the kernel (D13): a short kernel on a dirty L2 can
     have a share of DRAM above 1. Empty if no kernel ran, or if an archive of an older version lacks a counter: the
@@ -67,14 +71,18 @@ def shares(run: RunResult) -> dict[str, float]:
         found = shares_of(run.totals, run.preset.machine, time_ps)
     except ResultsError:
         return {}
-    if "link_busy_ps" in run.figures:
-        found["link"] = run.figures["link_busy_ps"] / time_ps
+    between = run.totals["cu.workgroups"] - len(run.kernels)  # two dispatches of a kernel
+    if between > 0 and run.preset.machine.dispatch.workgroup_ps:
+        found["dispatcher"] = between * run.preset.machine.dispatch.workgroup_ps / time_ps
+    for unit in ("link", "network"):
+        if f"{unit}_busy_ps" in run.figures:
+            found[unit] = run.figures[f"{unit}_busy_ps"] / time_ps
     return found
 
 
 def shares_of(total: Mapping[str, int], machine: Machine, time_ps: int) -> dict[str, float]:
     """Unit -> share of its peak, from the counters of a time. Units of SOME_KERNELS only if the kernels use them."""
-    cu, noc, peaks = machine.cu, machine.noc, Peaks.of(machine)
+    cu, noc, msc, dma, peaks = machine.cu, machine.noc, machine.msc, machine.dma, Peaks.of(machine)
     schedulers, cu_hz = cu.count * cu.schedulers, cu.count * cu.clock_MHz * HZ_PER_MHZ
     noc_hz = cu.count * noc.clock_MHz * HZ_PER_MHZ
     peer_bytes = max(total.get("peers.packet_bytes", 0), total.get("peers.answer_bytes", 0))
@@ -93,6 +101,11 @@ def shares_of(total: Mapping[str, int], machine: Machine, time_ps: int) -> dict[
         "NoC to L2": (total["noc.request_bytes"], noc_hz * noc.request_bytes_per_clk),
         "L2": (l2_bytes(total), peaks.l2_bytes_per_s),
         "DRAM": (moved_sectors(total, DRAM_COLUMNS) * SECTOR_BYTES, peaks.dram_bytes_per_s),
+        "memory-side cache": (
+            msc_requests(total),
+            machine.hbm.channels * msc.clock_MHz * HZ_PER_MHZ * msc.lines_per_clk,
+        ),
+        "DMA engines": (total.get("dma.lines", 0), dma.engines * dma.clock_MHz * HZ_PER_MHZ * dma.lines_per_clk),
     }
     return {
         unit: work / peak / (time_ps / PS_PER_S)
@@ -110,5 +123,10 @@ def bounded_by(run: RunResult) -> str:
     if found[unit] >= BUSY:
         return unit
     if 0 < run.totals["cu.workgroups"] < run.preset.machine.cu.count:
-        return f"too few workgroups ({run.totals['cu.workgroups']:,})"
-    return f"latency ({unit} {found[unit]:.0%})"
+        return f"{TOO_FEW} ({run.totals['cu.workgroups']:,})"
+    return f"{LATENCY} ({unit} {found[unit]:.0%})"
+
+
+def kind_of(bound: str) -> str:
+    """A bound (`bounded_by`) without its numbers: a unit, LATENCY or TOO_FEW."""
+    return bound.partition(" (")[0]

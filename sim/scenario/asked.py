@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sim.collective.library import PLAIN
 from sim.collective.own_plan import OwnPlan
-from sim.collective.topology import is_direct
+from sim.collective.topology import in_one_node, is_direct
 from sim.presets import Preset
 from sim.scenario.result import ALL_CONFIGURATIONS, CONFIGURATIONS, LIBRARY, SEQUENTIAL, SOFTWARE, SWITCH_CONFIGURATIONS
 from sim.spec import Topology
@@ -36,8 +36,8 @@ def asked_configurations(
     """
     if ALL not in names:
         return tuple(names) or CONFIGURATIONS
-    link, node_gpus = preset.machine.link, preset.machine.network.node_gpus
-    adds = link.in_switch and link.topology == Topology.SWITCH and (node_gpus == 0 or gpus <= node_gpus)
+    link = preset.machine.link
+    adds = link.in_switch and link.topology == Topology.SWITCH and in_one_node(preset.machine, gpus)
     direct = len(own.distances(gpus)) == gpus - 1 if own else is_direct(link.topology)
     missing = {*([] if direct else SOFTWARE), *([] if adds else SWITCH_CONFIGURATIONS)}
     missing |= {LIBRARY} if preset.machine.collective.library == PLAIN else set()

@@ -68,8 +68,9 @@ class Collective:
         if self.row == PLAIN and self.kind == "broadcast":
             plain = ", ".join(kind for kind in KINDS if kind != self.kind)
             raise UserError(f"collective: found {self.kind} with the library plain, allowed are {plain}: T3 has none")
-        if self.row == PLAIN and (self.algorithm, self.protocol, self.channels) != (None, None, None):
-            raise UserError("algorithm, protocol, channels: found one with the library plain, which has no choice")
+        for option in ("algorithm", "protocol", "channels"):
+            if self.row == PLAIN and (value := getattr(self, option)) is not None:
+                raise UserError(f"{option}: found {value} with the library plain, which has no choice: leave it out")
 
     @property
     def row(self) -> str:

@@ -17,6 +17,7 @@ from sim.collective.own_plan import OwnPlan
 from sim.collective.plans import fused_regions
 from sim.collective.software import DECOMPOSED, FLUX, OVERLAPS
 from sim.gemm_facts import gpu_facts
+from sim.host.cluster import check_writes_through
 from sim.hw.request import Op
 from sim.presets import Preset, load_preset
 from sim.presets.preset import OVERRIDE
@@ -290,6 +291,7 @@ def check_scenario(scenario: Scenario, configurations: Sequence[str]) -> None:
     Raises:
         UserError: as `simulate_scenario`.
     """
+    check_writes_through(scenario.preset.machine)
     chunks = scenario.cut()
     if {T3, T3_MCA} & set(configurations):
         fused_plans(scenario.preset.machine, scenario.fused(), chunks, scenario.own)

@@ -63,7 +63,7 @@ def explain_verb(
             repeat, numbers = repeat_run(run, Store(), source), run.options.get("kernels")
             tables = {} if binary is None or source is None else line_tables(binary, source, numbers)
             title = ", ".join(dict.fromkeys(kernel.name for kernel in run.kernels))
-            found = explain(run, repeat, checks, assumed, False, settings[2], tables)
+            found = explain(run, repeat, checks, assumed, 1, settings[2], tables)
     if binary is not None and source is not None:
         by_line = traffic_by_line(source, binary, numbers=run.options.get("kernels"))
     if as_json:
@@ -84,6 +84,6 @@ def _of_scenario(archive: str, settings: tuple) -> tuple[RunResult, str, Explana
     configuration = simulated[0]
     run = runs[RUN_OF[configuration]]
     checks, assumed, progress = settings
-    found = explain(run, repeat_scenario(row, configuration, Store()), checks, assumed, True, progress)
     m, n, k, gpus = (row.options[name] for name in ("m", "n", "k", "gpus"))
+    found = explain(run, repeat_scenario(row, configuration, Store()), checks, assumed, gpus, progress)
     return run, f"{configuration}: GEMM {m} x {n} x {k} on {gpus} GPUs", found

@@ -1,13 +1,14 @@
-"""What a result hangs on, in a few lines: links, MCA, GEMM kernel, and how many of their values are assumed."""
+"""What a result hangs on, in a few lines: links, network, MCA, GEMM kernel, and how many values are assumed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sim.collective.topology import in_one_node
 from sim.hw.request import LINE_BYTES
 from sim.presets import Preset, assumed, borrowed
 from sim.results import ResultsArchive, RunResult
-from sim.spec import Arbiter
+from sim.spec import Arbiter, Link, Network
 from tracer.gemm.source import GemmKernel
 from traces.units import GIGA, bytes_per_s, time_text
 
@@ -31,23 +32,30 @@ def is_of_gpu_0(runs: Iterable[RunResult]) -> bool:
     return any(run.figures.get("simulated_gpus", 1) > 1 for run in runs)
 
 
-def links_text(preset: Preset, own_plan: bool = False) -> str:
-    """Topology, rate and latency of the links, the thresholds of MCA, and the kinds of their values.
+def links_text(preset: Preset, gpus: int, own_plan: bool = False) -> str:
+    """Topology, rate and latency of the links and of the network, the thresholds of MCA, and the kinds of their values.
 
-    A link whose credits do not suffice for its rate says so. own_plan: a plan of the user says which GPUs it connects.
+    A link whose credits do not suffice for its rate says so. The network is named if not all GPUs are in one node.
+    own_plan: a plan of the user says which GPUs the links connect.
     """
-    link, mca = preset.machine.link, preset.machine.mca
+    link, mca, network = preset.machine.link, preset.machine.mca, preset.machine.network
     topology = "those of the plan" if own_plan else link.topology.name.lower().replace("_", " ")
     fixed = preset.machine.hbm.arbiter == Arbiter.MCA_FIXED
     limits = f"{mca.threshold}" if fixed else f"{mca.strict}, {mca.medium}, {mca.loose}"
+    lines = [f"link: {topology}, {_rate(link)} ({_kinds(preset, 'link')})"]
+    if not in_one_node(preset.machine, gpus):
+        nodes = f"nodes of {network.node_gpus} GPU{'s' if network.node_gpus > 1 else ''}"
+        lines.append(f"network: {nodes}, {_rate(network)} ({_kinds(preset, 'network')})")
+    return "\n".join([*lines, f"MCA: thresholds {limits} entries ({_kinds(preset, 'mca')})"])
+
+
+def _rate(link: Link | Network) -> str:
+    """Rate and latency, e.g. "150 GB/s each way, 500 ns"."""
     rate = f"{link.GB_per_s:g} GB/s each way"
     most_GB_per_s = bytes_per_s(link.credits * LINE_BYTES, 2 * link.latency_ps) / GIGA
     if most_GB_per_s < link.GB_per_s * link.efficiency:
         rate += f", at most {most_GB_per_s:.0f} GB/s with {link.credits:,} credits"
-    return (
-        f"link: {topology}, {rate}, {time_text(link.latency_ps)} ({_kinds(preset, 'link')})\n"
-        f"MCA: thresholds {limits} entries ({_kinds(preset, 'mca')})"
-    )
+    return f"{rate}, {time_text(link.latency_ps)}"
 
 
 def _kinds(preset: Preset, unit: str) -> str:
@@ -76,8 +84,9 @@ def _plain(value: Any) -> Any:
 
 
 def run_heading(run: RunResult) -> list[str]:
-    """Lines of a run or scenario: links and MCA where it has several GPUs, and the kernel of a GEMM."""
-    lines = links_text(run.preset, "plan_sha256" in run.input).splitlines() if "gpus" in run.input else []
+    """Lines of a run or scenario: links, network and MCA where it has several GPUs, and the kernel of a GEMM."""
+    gpus, own_plan = run.input.get("gpus", 0), "plan_sha256" in run.input
+    lines = links_text(run.preset, gpus, own_plan).splitlines() if gpus else []
     return lines + ([gemm_text(run.input)] if "problem" in run.input else [])
 
 

@@ -1,6 +1,6 @@
 """Tables of a scenario, from its row and its runs: times, traffic, rates, and what the fused kernels waited for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,8 +12,10 @@ from traces.command.tables import Quantity, duration, print_table, print_text
 from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, ps_to_ns, time_text
 
 Runs = Mapping[str, RunResult]
-SHOWN = {"matrix": "matrix pipes", "L2": "L2", "DRAM": "DRAM", "link": "link"}
-"""Column of the table of runs -> unit whose share it has."""
+SHOWN = {"matrix": "matrix pipes", "L2": "L2", "DRAM": "DRAM", "link": "link", "network": "network"}
+"""Column of the table of runs -> unit whose share it has; the network's only if a run uses it."""
+NETWORK = "network_busy_ps"
+"""Figure of runs on several nodes."""
 TIMES = {"all": "time", "GEMM": "gemm", "RS": "rs", "AG": "ag"}
 """Column of the table of times -> figure."""
 TRAFFIC_COLUMNS = ("GEMM r", "GEMM w", "RS r", "RS w", "AG r", "AG w")
@@ -43,9 +45,10 @@ def show_scenario(row: RunResult, runs: Runs) -> None:
     print_text("exact: the ledger found every contribution exactly once\n")
     _show_traffic({name: _traffic(name, row) for name in names})
     print_text(NOTE.format(cleared=_size(given["zeroing_bytes"])) + "\n" if {T3, T3_MCA} & {*names} else "")
-    shown = ("run", "us", "TFLOP/s", *SHOWN, "bounded by")
+    used = [column for column in SHOWN if column != "network" or _over_nodes(runs)]
+    shown = ("run", "us", "TFLOP/s", *used, "bounded by")
     whose = " (counters of GPU 0)" if is_of_gpu_0(runs.values()) else ""
-    rows = [_run_row(name, run) for name, run in runs.items()]
+    rows = [_run_row(name, run, used) for name, run in runs.items()]
     print_table(f"Runs: time, rate, percent of each peak{whose}", shown, rows)
     _show_fused(runs, whose)
     faults = [f"{name}: ledger: {fault}" for name, run in runs.items() for fault in run.wrong]
@@ -75,10 +78,14 @@ def _traffic(name: str, row: RunResult) -> list[int]:
     return [*parts, sum(parts), row.figures[f"{name}.link_bytes"]]
 
 
-def _run_row(name: str, run: RunResult) -> tuple[object, ...]:
+def _run_row(name: str, run: RunResult, columns: Sequence[str]) -> tuple[object, ...]:
     found = shares(run)
-    used = (100 * found[unit] if unit in found else None for unit in SHOWN.values())
+    used = (100 * found[SHOWN[column]] if SHOWN[column] in found else None for column in columns)
     return (name, run.time_ps / PS_PER_US, tera_flop_per_s(run), *used, bounded_by(run))
+
+
+def _over_nodes(runs: Runs) -> bool:
+    return any(NETWORK in run.figures for run in runs.values())
 
 
 def _show_fused(runs: Runs, whose: str) -> None:
@@ -87,7 +94,8 @@ def _show_fused(runs: Runs, whose: str) -> None:
     if not fused:
         return
     print_text("")
-    rows = [(label, *(text(run, runs) for run in fused.values())) for label, text in WHY.items()]
+    why = {label: text for label, text in WHY.items() if label != "network busy" or _over_nodes(fused)}
+    rows = [(label, *(text(run, runs) for run in fused.values())) for label, text in why.items()]
     print_table(f"Why the fused kernel takes as long as it does{whose}", ("figure", *fused), rows)
 
 
@@ -164,6 +172,7 @@ WHY: dict[str, Callable[[RunResult, Runs], Quantity]] = {
     ),
     "link busy": lambda run, _: duration(run.figures["link_busy_ps"]),
     "link idle": _link_idle,
+    "network busy": lambda run, _: duration(run.figures[NETWORK]),
     "DRAM read waits, alone": lambda run, runs: _alone(runs, _read_wait),
     "DRAM read waits, fused": lambda run, _: _read_wait(run),
     f"time above {BURST:.0%} of DRAM": _bursts,

@@ -106,7 +106,11 @@ def test_what_a_library_cannot_do_is_refused(given, said):
             {"library": "rccl"},
             "library: found 'rccl', allowed are plain, nccl: a100_80g has collective.library = nccl_a100",
         ),
-        ({"library": "plain", "channels": 2}, "found one with the library plain, which has no choice"),
+        (
+            {"library": "plain", "channels": 2},
+            "channels: found 2 with the library plain, which has no choice: leave",
+        ),
+        ({"library": "plain", "protocol": "ll"}, "protocol: found ll with the library plain"),
     ],
 )
 def test_impossible_questions_are_refused(given, said):

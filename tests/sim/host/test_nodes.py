@@ -2,8 +2,10 @@
 
 import pytest
 
-from sim.host.cluster import Cluster, in_one_node, round_ps
+from sim.collective.topology import in_one_node
+from sim.host.cluster import Cluster, round_ps
 from sim.hw.link_record import FS_PER_NS
+from sim.run.shares import shares
 from tests.support.t3_cases import FOUR_WARPS, T3Case
 from traces.errors import UserError
 
@@ -41,8 +43,25 @@ def test_each_link_has_the_kind_of_its_pair(topology, gpus, per_node):
 
 @pytest.mark.parametrize("part", ["rs", "all_reduce", "t3"])
 def test_a_network_like_the_links_changes_nothing_in_a_ring(part):
-    near, far = (case(f"network.node_gpus={count}", *SAME).run(part)[0] for count in (0, 1))
-    assert far.exactly_once and (far.time_ps, far.figures) == (near.time_ps, near.figures)
+    (near, joined), (far, _) = (case(f"network.node_gpus={count}", *SAME).run(part) for count in (0, 1))
+    busiest_ps = max(gpu.node.ports["busy_ps"].max() for gpu in joined.gpus)
+    assert far.exactly_once and far.time_ps == near.time_ps
+    assert far.figures == near.figures | {"link_busy_ps": 0, "network_busy_ps": busiest_ps}
+
+
+@pytest.mark.parametrize("topology", ["ring", "switch", "fully_connected"])
+def test_links_and_card_of_the_busiest_gpu_are_shown(topology):
+    """GPU 0 of a ring sends within its node only. The links of a GPU to other nodes share its card."""
+    found, joined = case(f"link.topology={topology}", "network.node_gpus=2", *NETWORK).run("ag")
+    busy_ps = {"link": [], "network": []}
+    for gpu in joined.gpus:
+        card = gpu.node.ports["latency_ps"] == 1_700_000
+        busy_ps["link"].append(gpu.node.ports["busy_ps"][~card].max())
+        busy_ps["network"].append(gpu.node.ports["busy_ps"][card].sum())
+    for unit, times_ps in busy_ps.items():
+        assert found.figures[f"{unit}_busy_ps"] == max(times_ps) > 0
+    assert shares(found)["network"] == max(busy_ps["network"]) / found.kernels[0].time_ps > 2 * shares(found)["link"]
+    assert topology != "ring" or busy_ps["network"][0] == 0
 
 
 @pytest.mark.parametrize("topology", ["ring", "switch"])
@@ -74,3 +93,7 @@ def test_one_gpu_for_all_is_refused_in_nodes():
 def test_a_cache_that_keeps_what_arrives_is_refused():
     with pytest.raises(UserError, match=r"msc.write_back: found true, allowed is false for joined GPUs"):
         case("msc.present=true", "msc.bytes=16384", "msc.ways=4", "msc.write_back=true").run("ag")
+
+
+def test_a_machine_without_that_cache_keeps_nothing():
+    assert case("msc.write_back=true").run("ag")[0].time_ps == case().run("ag")[0].time_ps

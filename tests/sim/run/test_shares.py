@@ -11,6 +11,7 @@ from sim.run.kernel_figures import busy_shares
 from sim.run.one_gpu import simulate
 from sim.run.run import KernelRun
 from sim.run.shares import bounded_by, operations, peak_tera_flop_per_s, shares, tera_flop_per_s
+from sim.scenario.scenario import Scenario
 from sim.view.roofline import point
 from tests.support.programs import (
     bulk,
@@ -21,11 +22,14 @@ from tests.support.programs import (
     phase_arrive,
     phase_wait,
     remote,
+    small_preset,
     wait,
 )
 from tests.support.result_samples import sample_results
+from tracer.gemm.source import GemmKernel
 from tracer.kernels import make_kernel, make_kernels
 from tracer.sequence import CommandSequence
+from tracer.workloads import aligned_problem
 from traces.schema import Kind, Pipe
 
 
@@ -120,6 +124,51 @@ GEMM = "gemm:m=512,n=512,k=128"
 def test_a_unit_that_is_made_narrow_is_busy_all_the_time(unit, text, changes):
     result = run_of(text, "cu.count=8", *changes)
     assert bounded_by(result) == unit and 0.9 < shares(result)[unit] < 1.001
+
+
+@pytest.mark.parametrize(
+    ("unit", "preset", "settings"),
+    [
+        ("dispatcher", "t3_2024", ["dispatch.workgroup_ps=100000"]),
+        ("memory-side cache", "mi300x", ["msc.lines_per_clk=0.01"]),
+    ],
+)
+def test_a_unit_that_is_made_slow_is_busy_all_the_time(unit, preset, settings):
+    preset = load_preset(preset, settings)
+    source = CommandSequence([make_kernel("stream:flow=copy,buffer_bytes=1048576", gpu_facts(preset.machine))])
+    found = shares(simulate(source, preset))
+    assert 0.85 < found[unit] < 1 and unit == max(found, key=found.get)
+
+
+def test_the_first_workgroup_waits_for_no_dispatch():
+    text = "chase:buffer_bytes=65536,loads=5"
+    slow = KernelRun(
+        preset=load_preset("v100", ["dispatch.workgroup_ps=10000000"]), source=CommandSequence([make_kernel(text)] * 3)
+    )
+    assert "dispatcher" not in shares(slow.execute())
+
+
+def test_a_machine_without_a_unit_has_no_share_of_it():
+    found = shares(simulate(CommandSequence([make_kernel(GEMM)]), load_preset("accelsim_qv100")))
+    assert not {"dispatcher", "memory-side cache", "DMA engines"} & found.keys()
+
+
+@pytest.mark.parametrize("write_back", ["true", "false"])
+def test_requests_of_a_flush_are_not_in_the_share_of_the_memory_side_cache(write_back):
+    """All writes of this GEMM are the flush."""
+    sizes = ("msc.present=true", "msc.bytes=67108864", f"msc.write_back={write_back}")
+    run = simulate(CommandSequence([make_kernel("gemm:m=512,n=512,k=256")]), load_preset("t3_2024", sizes))
+    machine, total = run.preset.machine, run.totals
+    assert total["msc.requests.compute_write"] > 0
+    peak = machine.hbm.channels * machine.msc.clock_MHz * 1e6 * machine.msc.lines_per_clk
+    expected = total["msc.requests.compute_read"] / (run.kernels[0].time_ps * 1e-12) / peak
+    assert shares(run)["memory-side cache"] == pytest.approx(expected)
+
+
+def test_dma_engines_that_are_made_slow_bound_a_fused_kernel():
+    preset = small_preset("dma.lines_per_clk=0.01")
+    case = Scenario(preset, aligned_problem(256, 256, 64), GemmKernel(64, 64, 32, 2, 2), 4)
+    assert bounded_by(case.run("t3").execute()) == "DMA engines"
 
 
 def test_data_between_halves_of_l2_pass_no_port_of_a_cu():

@@ -43,3 +43,10 @@ def test_named_configurations_and_those_of_the_paper():
     machine = load_preset("t3_2024")
     assert asked_configurations(("FLUX", "T3"), machine) == ("FLUX", "T3")
     assert asked_configurations((), machine) == CONFIGURATIONS
+
+
+def test_a_cache_that_keeps_what_arrives_is_refused_before_anything_runs():
+    preset = load_preset("mi300x", ["msc.write_back=true"])
+    scenario = Scenario.of_library(preset, GemmProblem(2048, 1024, 512), 4)
+    with pytest.raises(UserError, match=r"msc.write_back: found true, allowed is false for joined GPUs"):
+        check_scenario(scenario, ["Sequential"])

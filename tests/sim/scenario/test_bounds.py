@@ -40,6 +40,33 @@ def test_no_simulated_time_is_below_its_bound(link):
         assert found.t3_ps <= result.configurations[name].time_ps
 
 
+@pytest.mark.parametrize("link", ["ring", "switch", "fully_connected"])
+@pytest.mark.parametrize(("gpus", "per_node"), [(4, 2), (5, 2), (3, 1), (6, 4)])
+@pytest.mark.parametrize("card", [150, 20])
+def test_no_time_over_nodes_is_below_its_bound(link, gpus, per_node, card):
+    settings = (f"link.topology={link}", f"network.node_gpus={per_node}", f"network.GB_per_s={card}")
+    preset = small_preset(*settings, "network.efficiency=1", "network.latency_ps=500000")
+    case = Scenario(preset, aligned_problem(64 * gpus, 512, 64), GemmKernel(64, 64, 32, 2, 2), gpus)
+    found = bounds(case)
+    for name in ("rs", "ag", "t3"):
+        run = case.run(name).execute()
+        busy_ps = run.figures[f"{found.exchange_unit}_busy_ps"]
+        assert 0.99 * found.exchange_ps <= busy_ps < run.time_ps
+    assert card == 150 or found.exchange_unit == "network"
+
+
+def test_what_crosses_nodes_goes_over_cards():
+    """Of 8 GPUs in nodes of 2: all that a ring sends, 6 of 7 parts else; of the others one goes over links."""
+    sent_bytes = 7 / 8 * 2048 * 2048 * 2
+    for link, near, far in (("ring", 1, 1), ("switch", 1 / 7, 6 / 7), ("fully_connected", 1 / 7, 6 / 7)):
+        settings = (f"link.topology={link}", "network.node_gpus=2", "network.efficiency=0.5")
+        for card, unit, share, rate in ((10, "network", far, 5e9), (9000, "link", near, 150e9)):
+            preset = load_preset("t3_2024", [*settings, f"network.GB_per_s={card}"])
+            found = bounds(Scenario(preset, aligned_problem(2048, 2048, 512), GemmKernel(), 8))
+            expected = (unit, pytest.approx(share * sent_bytes / rate * 1e12))
+            assert (found.exchange_unit, found.exchange_ps) == expected and f"({unit})" in found.text()
+
+
 @pytest.mark.parametrize(("link", "wires"), [("ring", 1), ("switch", 1), ("fully_connected", 3)])
 def test_the_link_is_busy_for_what_it_sends(link, wires):
     """A switch has one wire for all ports of a GPU."""

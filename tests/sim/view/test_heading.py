@@ -1,5 +1,7 @@
 """Headings: links, MCA and GEMM kernel of a result, and where their values come from."""
 
+import pytest
+
 from sim.presets import borrowed, load_preset
 from sim.results import ResultsArchive
 from sim.scenario.scenario import Scenario
@@ -15,12 +17,12 @@ def scenario_of(preset, **kernel):
 
 
 def test_links_and_mca_with_the_kinds_of_their_values():
-    assert links_text(load_preset("t3_2024")).splitlines() == [
+    assert links_text(load_preset("t3_2024"), 4).splitlines() == [
         "link: ring, 150 GB/s each way, 500 ns (8 values: 5 assumed, 3 paper)",
         "MCA: thresholds 5, 10, 30 entries (8 values: 8 assumed)",
     ]
     other = load_preset("h200", ["link.GB_per_s=300", "link.topology=fully_connected", "hbm.arbiter=mca_fixed"])
-    link, mca = links_text(other).splitlines()
+    link, mca = links_text(other, 4).splitlines()
     assert (
         link
         == "link: fully connected, 300 GB/s each way, 500 ns (8 values: 3 borrowed, 2 override, 2 standard, 1 assumed)"
@@ -29,10 +31,17 @@ def test_links_and_mca_with_the_kinds_of_their_values():
 
 
 def test_a_link_whose_credits_hold_it_below_its_rate_says_so():
-    fast = links_text(load_preset("t3_2024", ["link.GB_per_s=450"]))
+    fast = links_text(load_preset("t3_2024", ["link.GB_per_s=450"]), 4)
     assert fast.startswith("link: ring, 450 GB/s each way, at most 262 GB/s with 2,048 credits, 500 ns (8 values: ")
-    enough = links_text(load_preset("t3_2024", ["link.GB_per_s=450", "link.credits=4096"]))
+    enough = links_text(load_preset("t3_2024", ["link.GB_per_s=450", "link.credits=4096"]), 4)
     assert enough.startswith("link: ring, 450 GB/s each way, 500 ns ")
+
+
+@pytest.mark.parametrize(("per_node", "nodes"), [(2, "nodes of 2 GPUs"), (1, "nodes of 1 GPU"), (4, None), (0, None)])
+def test_the_network_is_named_where_not_all_gpus_are_in_one_node(per_node, nodes):
+    lines = links_text(load_preset("t3_2024", [f"network.node_gpus={per_node}", "network.GB_per_s=25"]), 4).splitlines()
+    words = f"network: {nodes}, 25 GB/s each way, 2 us (6 values: 4 assumed, 2 override)"
+    assert lines[1:-1] == ([words] if nodes else [])
 
 
 def test_the_kernel_of_a_gemm():
