@@ -39,6 +39,7 @@ from tracer.operators.rmsnorm import RmsNorm
 from tracer.operators.rotary import Rotary
 from tracer.operators.softmax import Softmax
 from tracer.operators.swiglu import SwiGlu
+from tracer.parameter_kernel import field_text
 from tracer.streams import BufferStream, PointerChase
 from tracer.workloads import named_sublayer
 from traces.choices import allowed_names
@@ -269,7 +270,7 @@ def _needed(name: str, given: dict[str, Any]) -> list[str]:
         with suppress(UserError):  # a field without a default
             if _spelled_out(make_kernel(name, **fewer)) == wanted:
                 given = fewer
-    return [f"{field}={_text(value)}" for field, value in given.items()]
+    return [f"{field}={field_text(value)}" for field, value in given.items()]
 
 
 def _spelled_out(source: KernelSource) -> object:
@@ -290,7 +291,7 @@ def described_fields(name: str) -> list[DescribedField]:
     """The fields of a kernel source, needed ones first."""
     found = []
     for field, (kind, default) in fields_of(name).items():
-        text = "" if default is MISSING or default is None else _text(default)
+        text = "" if default is MISSING or default is None else field_text(default)
         found.append(DescribedField(field, _allowed(kind), text, default is MISSING))
     return found
 
@@ -312,8 +313,8 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
         if isinstance(pieces, list | tuple) and (Ellipsis in get_args(kind) or len(pieces) == len(get_args(kind))):
             return tuple(_typed(piece, int, where) for piece in pieces)
     elif issubclass(kind, Enum):
-        members = {_text(member): member for member in kind.__members__.values()}
-        name = _text(value).lower()
+        members = {field_text(member): member for member in kind.__members__.values()}
+        name = field_text(value).lower()
         if name in members:
             return members[name]
     elif kind is bool and str(value).lower() in SWITCH:
@@ -338,12 +339,5 @@ def _allowed(kind: Any) -> str:
     if get_origin(kind) is tuple:
         return "x".join([NUMBER] * len(get_args(kind))) + ("x..." if Ellipsis in get_args(kind) else "")
     if issubclass(kind, Enum):
-        return "|".join(_text(member) for member in kind.__members__.values())
+        return "|".join(field_text(member) for member in kind.__members__.values())
     return {int: NUMBER, float: NUMBER, bool: "true|false", str: "text"}[kind]
-
-
-def _text(value: Any) -> str:
-    """A value as it is written in a text."""
-    if isinstance(value, list | tuple):
-        return "x".join(map(str, value))
-    return (value.name if isinstance(value, Enum) else str(value)).lower()

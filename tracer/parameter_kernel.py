@@ -2,8 +2,9 @@
 
 import json
 from dataclasses import asdict, dataclass
+from enum import Enum
 from hashlib import sha256
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from traces.bounds import Bound, check_whole_numbers
 from traces.errors import UserError
@@ -24,6 +25,13 @@ SIZES = {
 """Ranges of the sizes of operators, by the name of the field."""
 ACCESSES_MAX = 100_000_000_000
 """Warp accesses of a kernel."""
+
+
+def field_text(value: Any) -> str:
+    """A value of a field as it is written in the text of a kernel."""
+    if isinstance(value, list | tuple):
+        return "x".join(map(str, value))
+    return (value.name if isinstance(value, Enum) else str(value)).lower()
 
 
 @dataclass(frozen=True)

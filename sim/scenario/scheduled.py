@@ -130,10 +130,14 @@ class Scheduled(ABC):
         return {key: pair for key, pair in self._reduced.items() if isinstance(pair, Pair)}
 
     @property
-    def not_fused(self) -> list[str]:
-        """Why GEMMs whose output is reduced have the time of Sequential in some configuration."""
+    def not_fused(self) -> dict[str, list[str]]:
+        """Configuration -> why GEMMs whose output is reduced have the time of Sequential there; only those with any."""
         uncut = {reason for reason in self._reduced.values() if isinstance(reason, str)}
-        return sorted(uncut | {why for pair in self.pairs.values() for why in pair.refused.values()})
+        found = {
+            name: uncut | {pair.refused[name] for pair in self.pairs.values() if name in pair.refused}
+            for name in self.shown[1:]
+        }
+        return {name: sorted(reasons) for name, reasons in found.items() if reasons}
 
     @cached_property
     def _reduced(self) -> dict[PairKey, Pair | str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from sim.presets import load_preset
 from sim.scenario.asked import asked_configurations, check_overlap
@@ -141,13 +142,16 @@ def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> 
     """The deployment of the options.
 
     Raises:
-        UserError: GPUs that are not tp x pp x dp, tokens that are no whole sequences.
+        UserError: GPUs that are not tp x pp x dp, tokens that are no whole sequences, a sequence that does not count.
     """
+    asked = click.get_current_context().get_parameter_source("sequence") != ParameterSource.DEFAULT
     kinds = {name: kind for name, (kind, _) in CHOICES.items()}
     typed: dict[str, Any] = {name: kinds[name](value) if name in kinds else value for name, value in given.items()}
     how = Deployment(**typed)
     if gpus is not None and gpus != how.gpus:
         raise UserError(f"--gpus: found {gpus}, allowed is tp x pp x dp = {how.gpus}")
+    if asked and how.phase == ModelPhase.GENERATE:
+        raise UserError(f"--sequence: found {how.sequence}, allowed is none in generation: --kv-length counts")
     if tokens is None:
         return how
     if how.micro_batch < 1:
@@ -155,7 +159,7 @@ def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> 
     if how.phase == ModelPhase.GENERATE or tokens < 1 or tokens % how.micro_batch:
         raise UserError(f"--tokens: found {tokens}, allowed is a multiple of --micro-batch, for prompt and train")
     sequence = tokens // how.micro_batch
-    if how.sequence not in (sequence, Deployment.sequence):
+    if asked and how.sequence != sequence:
         raise UserError(f"--tokens: found {tokens} beside --sequence {how.sequence}: give one of them")
     return Deployment(**vars(how) | {"sequence": sequence})
 

@@ -87,8 +87,10 @@ def show_limits(scenario: Scheduled) -> None:
     """Print which exchanges are plain, what is not fused, and how many values of the machine are assumed."""
     if text := _collectives_text(scenario):
         print_text(text)
-    for reason in scenario.not_fused:
-        print_text(f"not fused in T3: {reason}")
+    not_fused = scenario.not_fused
+    for reason in dict.fromkeys(reason for reasons in not_fused.values() for reason in reasons):
+        names = ", ".join(name for name, reasons in not_fused.items() if reason in reasons)
+        print_text(f"GEMMs with the time of Sequential in {names}: {reason}")
     print_text(f"\n{origins_text(scenario.preset)}")
 
 

@@ -84,7 +84,9 @@ and a decoder, sizes for each layer (Nemotron Super and Ultra of 2025), wider he
 values of other layers (Hunyuan-Large, Gemma 3n), an MLP beside the experts (Arctic, Grok-2)."""
 HEAD_NORMS = ("qwen3", "gemma3", "olmo2", "olmo3", "olmoe", "exaone4", "dots1", "hunyuan_v1", "minimax_m2", "afmoe")
 """Beginnings of families whose queries and keys have norms (`q_norm` and `k_norm` of their attention in Transformers,
-models/*/modeling_*.py). Others say so in `use_qk_norm` (GLM-4.5, Cohere) or `qk_layernorm` (Phi, StableLM)."""
+models/*/modeling_*.py). Others say so in a field."""
+HEAD_NORM_FIELDS = ("use_qk_norm", "qk_layernorm")
+"""Of GLM-4.5 and Cohere; of Phi and StableLM."""
 OUTPUT_NORMS = ("gemma2", "gemma3", "gemma3_text", "glm4", "glm4v", "glm4v_text", "afmoe")
 """Families whose attention and MLP have a norm behind them, too (the same files: `post_feedforward_layernorm`,
 `post_self_attn_layernorm`, `post_mlp_layernorm`)."""
@@ -142,7 +144,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         given["intermediate"] //= 2
     sizes = {field: value or 0 for field, value in given.items()}
     hidden, heads, latent = sizes["hidden"], sizes["heads"], _latent(raw, where)
-    scored = family in SCORED_POSITIONS or raw.get("alibi") is True
+    scored = family in SCORED_POSITIONS or _flag(raw, "alibi", where)
     known = plain or first_qwen or family.startswith(GATED_FAMILIES)
     activation = _activation(raw, where, known)
     return ModelShape(
@@ -151,7 +153,7 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         hidden=hidden,
         intermediate=given["intermediate"] or 4 * hidden,
         heads=heads,
-        kv_heads=1 if _one_kv_head(raw) else given["kv_heads"] or heads,
+        kv_heads=1 if _one_kv_head(raw, where) else heads if given["kv_heads"] is None else sizes["kv_heads"],
         head_dim=latent.value_dim if latent else _head_dim(raw, hidden, heads, where),
         vocab=sizes["vocab"],
         max_positions=given["max_positions"] or 2048,
@@ -160,10 +162,10 @@ def shape_of(raw: dict[str, Any], name: str, where: str) -> ModelShape:
         norm=Norm.LAYERNORM if plain or _layer_norm(raw, family) else Norm.RMSNORM,
         rotary=family not in ADDED_POSITIONS and not scored,
         scored=scored,
-        bias=_bias(raw, family, plain),
-        tied=bool(raw.get("tie_word_embeddings", family in TIED)),
+        bias=_bias(raw, family, plain, where),
+        tied=_flag(raw, "tie_word_embeddings", where, family in TIED),
         output_norms=family in OUTPUT_NORMS,
-        head_norms=family.startswith(HEAD_NORMS) or True in (raw.get("use_qk_norm"), raw.get("qk_layernorm")),
+        head_norms=any([family.startswith(HEAD_NORMS), *(_flag(raw, name, where) for name in HEAD_NORM_FIELDS)]),
         latent=latent,
         experts=_experts(raw, given, where),
     )
@@ -219,22 +221,24 @@ def _layer_norm(raw: dict[str, Any], family: str) -> bool:
     return "rms_norm_eps" not in raw and any(field in raw for field in LAYER_NORM_FIELDS)
 
 
-def _bias(raw: dict[str, Any], family: str, plain: bool) -> bool:
+def _bias(raw: dict[str, Any], family: str, plain: bool, where: str) -> bool:
     if family in CHOSEN_BIAS:
-        return raw.get("bias") is True or raw.get("no_bias") is False
+        return _flag(raw, "bias", where) or not _flag(raw, "no_bias", where, True)
     return plain or family in GATED_BIAS
 
 
-def _one_kv_head(raw: dict[str, Any]) -> bool:
+def _one_kv_head(raw: dict[str, Any], where: str) -> bool:
     """Have all heads one key and value? Falcon's new architecture has its `num_kv_heads`, whatever multi_query says."""
-    return raw.get("multi_query") is True and raw.get("new_decoder_architecture") is not True
+    return _flag(raw, "multi_query", where) and not _flag(raw, "new_decoder_architecture", where)
 
 
 def _head_dim(raw: dict[str, Any], hidden: int, heads: int, where: str) -> int:
     head_dim = _plain_number(raw, "head_dim", where)
-    if head_dim is None and (heads == 0 or hidden % heads):
+    if head_dim is not None:
+        return head_dim
+    if heads == 0 or hidden % heads:
         raise UserError(f"{where}: heads = {heads}: must divide hidden = {hidden}, or give head_dim")
-    return head_dim or hidden // heads
+    return hidden // heads
 
 
 def _latent(raw: dict[str, Any], where: str) -> Latent | None:
@@ -287,4 +291,13 @@ def _plain_number(raw: dict[str, Any], name: str, where: str) -> int | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 40:
         raise UserError(f"{where}: {name}: found {value!r}, allowed is a whole number below 2^40")
+    return value
+
+
+def _flag(raw: dict[str, Any], name: str, where: str, default: bool = False) -> bool:
+    value = raw.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, bool):
+        raise UserError(f"{where}: {name}: found {value!r}, allowed is true or false")
     return value

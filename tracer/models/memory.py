@@ -55,8 +55,15 @@ class LocalWeights:
         return -(-self.others // how.dp) + -(-self.experts // how.expert_copies)
 
 
+def outer_weights(model: ModelShape, how: Deployment) -> int:
+    """Weights of embedding and output layer on one GPU: of both with one stage, else of the embedding (the output layer
+    of the last stage is as large)."""
+    output = model.vocab * model.hidden if how.pp == 1 and not model.tied else 0
+    return -(-(model.embedding_weights + output) // how.tp)
+
+
 def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | None = None) -> LocalWeights:
-    """Weights on one GPU of a pipeline stage with the embedding (the output layer of the last stage is as large).
+    """Weights on one GPU of a pipeline stage, with those outside the layers.
 
     Experts are divided over `ep`, and over the tensor-parallel GPUs that `ep` leaves.
 
@@ -64,9 +71,7 @@ def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | N
     """
     dense, sparse = stage or expert_stage(model, how)
     others = (dense + sparse) * model.attention_weights_of(how.tp)
-    others += dense * model.mlp_weights(model.intermediate) // how.tp + model.embedding_weights // how.tp
-    if how.pp == 1 and not model.tied:
-        others += model.vocab * model.hidden // how.tp
+    others += dense * model.mlp_weights(model.intermediate) // how.tp + outer_weights(model, how)
     if model.experts is None:
         return LocalWeights(others, 0)
     others += sparse * (model.experts.shared * model.expert_weights // how.tp + model.hidden * model.experts.count)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, Software, check_deployment, expert_stage, output_rows
 from tracer.models.layer import Steps, backward_steps, forward_steps
-from tracer.models.memory import GRADIENT_BYTES, local_weights
+from tracer.models.memory import GRADIENT_BYTES, local_weights, outer_weights
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
@@ -58,7 +58,8 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
             whole = _with_weights(model, how, block)
             backward.append(_with_gradients(how, whole, _gradients(model, how, block)))
     first = Block("embedding backward", _embedding_backward(model, how), outer=True)
-    backward.append(_with_gradients(how, first, {"gradients": Group(_outer_weights(model, how), how.dp, how.tp)}))
+    outer = Group(outer_weights(model, how) + _head_weights(model), how.dp, how.tp)
+    backward.append(_with_gradients(how, first, {"gradients": outer}))
     return Schedule(
         tuple(forward),
         tuple(backward),
@@ -137,17 +138,16 @@ def _weights(model: ModelShape, how: Deployment, block: Block) -> int:
     if block.name == "embedding":
         return model.embedding_weights // how.tp
     if block.outer:
-        return model.vocab * model.hidden // how.tp + (0 if model.causal else model.hidden**2)
+        return model.vocab * model.hidden // how.tp + _head_weights(model)
     if block.name.startswith("expert"):
         shared = model.mixture.shared * model.expert_weights // how.tp
         return model.attention_weights_of(how.tp) + shared + model.hidden * model.mixture.count
     return model.attention_weights_of(how.tp) + model.mlp_weights(model.intermediate) // how.tp
 
 
-def _outer_weights(model: ModelShape, how: Deployment) -> int:
-    """Weights outside the layers on one GPU: embedding, output layer, head of an encoder."""
-    output = 0 if model.tied else model.vocab * model.hidden
-    return (model.embedding_weights + output) // how.tp + (0 if model.causal else model.hidden**2)
+def _head_weights(model: ModelShape) -> int:
+    """Weights of the linear layer before the words of an encoder."""
+    return 0 if model.causal else model.hidden**2
 
 
 def _tied_gradients(model: ModelShape, how: Deployment) -> tuple[Block, ...]:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
 from tracer.operators.element_map import ElementMap
-from tracer.operators.element_operator import ElementOperator
+from tracer.operators.element_operator import LOOP, ElementOperator
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
@@ -29,6 +29,7 @@ class Bias(ElementOperator):
     """
 
     NAME: ClassVar[str] = "bias"
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {name: {"backward": False} for name in (*LOOP, "dimensions")}
 
     rows: int
     cols: int

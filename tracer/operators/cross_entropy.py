@@ -41,6 +41,7 @@ class CrossEntropy(Operator):
     """
 
     NAME: ClassVar[str] = "cross_entropy"
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {"passes": {"fused": False, "backward": False}}
 
     rows: int
     vocab: int

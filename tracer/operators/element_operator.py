@@ -14,6 +14,8 @@ DIMENSION_ALU, DIMENSION_FMA, PLACED_ACCESS = 4, 10, 4
 access to each tensor. Counted in the machine code of PyTorch 2.6.0 for sm_90 (`elementwise_kernel<128, 4, ...>`, the
 sum of two tensors of bf16): what is neither an access nor integer work counts to the multiply-adds."""
 
+LOOP = ("vector", "unroll", "warps", "turns")
+"""Fields that are those of `tracer.operators.element_map.ElementMap`."""
 ACCESSES_MAX = 1 << 19
 """Accesses of a workgroup to each tensor, whose events are in memory: some 200 MB."""
 
@@ -52,7 +54,7 @@ class ElementOperator(Operator):
 
     def loop(self, kernel: ElementMap) -> ElementMap:
         """The kernel with the loop of this operator."""
-        shape = {name: getattr(self, name) for name in ("vector", "unroll", "warps", "turns")}
+        shape = {name: getattr(self, name) for name in LOOP}
         if not self.dimensions:
             return replace(kernel, **shape)
         index, index_fma = kernel.index + DIMENSION_ALU * self.dimensions, DIMENSION_FMA * self.dimensions

@@ -63,6 +63,9 @@ class FlashAttention(Heads):
     NAME: ClassVar[str] = "flash_attention"
 
     OTHER_RANGES: ClassVar[tuple[str, ...]] = ("head_dim", "kv_heads")
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {
+        name: {"backward": False} for name in ("paged", "stats", "library")
+    }
 
     causal: bool = True
     splits: int = 0

@@ -40,6 +40,7 @@ class Gelu(ElementOperator):
     """
 
     NAME: ClassVar[str] = "gelu"
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {"fused": {"bias": True}, "exact": {"backward": False}}
 
     rows: int
     cols: int

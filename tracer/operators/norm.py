@@ -21,7 +21,6 @@ from tracer.operators.operator import Operator
 from tracer.operators.residual import residual_map
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
-from traces.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class Norm(Operator):
         backward: the gradients of all inputs.
         vector: elements of a lane per access; 0 = 16 bytes. keep: a row stays in registers if it fits.
         shared_rows: a whole workgroup works on each row, also on a short one.
-        library: TORCH = the kernel of PyTorch; it overrides the fields of the kernel (forward).
+        library: TORCH = the kernel of PyTorch (forward), without the fields of the kernel.
 
     Raises:
         UserError: a field has an impossible value.
@@ -45,6 +44,14 @@ class Norm(Operator):
     VECTORS: ClassVar[int]
     SCALARS: ClassVar[int]
     REDUCTIONS: ClassVar[int]
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {
+        "stats": {"backward": False},
+        "dropout": {"residual": True},
+        "fused": {"residual": True},
+        **{name: {"library": Library.GENERIC} for name in ("warps", "vector", "keep")},
+        "shared_rows": {"library": Library.GENERIC, "backward": False},
+        "library": {"backward": False},
+    }
     TORCH: ClassVar[dict[str, Any]]
     """Costs of PyTorch's kernel."""
 
@@ -60,10 +67,6 @@ class Norm(Operator):
     keep: bool = True
     shared_rows: bool = False
     library: Library = Library.GENERIC
-
-    def check(self) -> None:
-        if self.dropout and not self.residual:
-            raise UserError(f"{self.NAME} dropout = true: allowed with residual=true")
 
     def parts(self) -> tuple[EvenKernel, ...]:
         if self.backward:

@@ -1,14 +1,15 @@
 """Base of operators: a few fields that determine one kernel or several."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
+from types import MappingProxyType
 from typing import ClassVar
 
 from tracer.data_type import DataType
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tensor import FIRST_ADDRESS, regions
-from tracer.parameter_kernel import SIZES, ParameterKernel
+from tracer.parameter_kernel import SIZES, ParameterKernel, field_text
 from traces.errors import UserError
 from traces.source import KernelInfo, Workgroup
 
@@ -18,7 +19,8 @@ class Operator(ParameterKernel):
     """An operator of a Transformer. With one kernel it is a `traces.source.KernelSource` itself.
 
     A subclass gives `parts`. Raises UserError if a field has an impossible value. Fields with a name of
-    `tracer.parameter_kernel.SIZES` have the range of that name, except those in OTHER_RANGES.
+    `tracer.parameter_kernel.SIZES` have the range of that name, except those in OTHER_RANGES. NEEDS has the fields
+    without effect on some kernels: field -> other fields, and the value of each with which alone it has one.
 
     Attributes:
         dtype: type of the activations.
@@ -28,6 +30,7 @@ class Operator(ParameterKernel):
 
     VERSION = 1
     OTHER_RANGES: ClassVar[tuple[str, ...]] = ()
+    NEEDS: ClassVar[Mapping[str, Mapping[str, object]]] = MappingProxyType({})
 
     dtype: DataType = DataType.FP16
     address: int = FIRST_ADDRESS
@@ -37,9 +40,19 @@ class Operator(ParameterKernel):
         self.check_lanes(self.lanes)
         sizes = [field.name for field in fields(self) if field.name in SIZES]
         self.check_sizes(*(name for name in sizes if name not in self.OTHER_RANGES))
+        self._check_needs()
         self.check()
         for kernel in self.kernels:  # shapes that no kernel can run are refused at once
             self.check_accesses(kernel.line_requests)
+
+    def _check_needs(self) -> None:
+        """Refuse a field that would have no effect."""
+        given = {field.name for field in fields(self) if getattr(self, field.name) != field.default}
+        for name in [name for name in self.NEEDS if name in given]:
+            for other, needed in self.NEEDS[name].items():
+                if getattr(self, other) != needed:
+                    found, allowed = field_text(getattr(self, name)), f"{other}={field_text(needed)}"
+                    raise UserError(f"{self.NAME} {name} = {found}: allowed with {allowed}")
 
     def check(self) -> None:
         """Refuse impossible values of the subclass's fields, beside sizes."""

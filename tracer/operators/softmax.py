@@ -27,7 +27,7 @@ class Softmax(Operator):
     """Softmax over the rows of a matrix.
 
     Attributes:
-        library: TORCH = the kernel of PyTorch, `exact`; it overrides the fields of the kernel below.
+        library: TORCH = the kernel of PyTorch, `exact`, without the fields of the kernel below.
         exact: exponential and division as the C library computes them, without the fast instructions.
         backward: the gradient of x.
         warps: of a workgroup. vector: elements of a lane per access; 0 = 16 bytes.
@@ -38,6 +38,10 @@ class Softmax(Operator):
     """
 
     NAME: ClassVar[str] = "softmax"
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {
+        **{name: {"library": Library.GENERIC} for name in ("warps", "vector", "keep")},
+        **{name: {"backward": False, "library": Library.GENERIC} for name in ("passes", "exact")},
+    }
 
     rows: int
     cols: int

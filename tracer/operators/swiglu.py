@@ -37,6 +37,7 @@ class SwiGlu(ElementOperator):
     """
 
     NAME: ClassVar[str] = "swiglu"
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {"exact": {"fused": True, "backward": False}}
 
     rows: int
     cols: int

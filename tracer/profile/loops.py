@@ -13,6 +13,7 @@ PyTorch's loops over elements (aten/src/ATen/native/cuda/CUDALoops.cuh), by the 
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import zip_longest
 from math import prod
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ class Loop(NamedTuple):
 
 def loop_of(call: Call, operator: Operator, lanes: int) -> Loop:
     """The loop of the first kernel of a call. lanes: of a warp."""
-    name, elements = call.kernels[0], max((prod(shape) for shape in operator.shapes if shape), default=0)
+    name, elements = call.kernels[0], prod(output_shape(operator))
     placed, wide = PLACED.search(name), WIDE.search(name)
     if not placed and not wide and not NARROW.search(name):
         return Loop()
@@ -59,6 +60,15 @@ def loop_of(call: Call, operator: Operator, lanes: int) -> Loop:
     vector = max(1, int(wide[1])) if wide else 1
     of_lane = -(-elements // (grid * threads)) if grid else max(vector, LANE_ELEMENTS)
     return Loop(vector, min(UNROLL_MAX, max(1, of_lane // vector)), warps)
+
+
+def output_shape(operator: Operator) -> Shape:
+    """Shape of the output of an element-wise operator: each tensor is repeated where it has one element, or no
+    dimension. (0,) = there is no tensor, or their shapes do not fit."""
+    columns = zip_longest(*(shape[::-1] for shape in operator.shapes if shape), fillvalue=1)
+    sizes = [set(column) - {1} or {1} for column in columns]
+    fits = sizes and all(len(each) == 1 for each in sizes)
+    return tuple(each.pop() for each in reversed(sizes)) if fits else (0,)
 
 
 def cat_of(call: Call, sizes: Sequence[int], lanes: int) -> tuple[int, Loop] | None:
@@ -88,12 +98,11 @@ def _dimensions(operator: Operator) -> int:
         for shape, strides in zip(operator.shapes, operator.strides, strict=False)
         if shape and len(shape) == len(strides)
     ]
-    rank = max((len(shape) for shape, _ in tensors), default=1)
-    sizes = [1] * rank
+    sizes = output_shape(operator)
+    rank = len(sizes)
     padded = []
     for shape, strides in tensors:
         wide = [1] * (rank - len(shape)) + list(shape)
-        sizes = [max(pair) for pair in zip(sizes, wide, strict=True)]
         steps = [0] * (rank - len(shape)) + list(strides)
         padded.append([step if size > 1 else 0 for size, step in zip(wide, steps, strict=True)])
     order = sorted(range(rank), key=lambda place: -padded[0][place]) if padded else []

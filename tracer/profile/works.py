@@ -15,7 +15,7 @@ from tracer.data_type import DataType
 from tracer.models.schedule import Exchange, OperatorClass
 from tracer.models.texts import kernel_of
 from tracer.profile.kineto import Call, Operator, Profile, Shape, whole_number
-from tracer.profile.loops import cat_of, flat, loop_of
+from tracer.profile.loops import cat_of, flat, loop_of, output_shape
 
 TYPES = {
     "c10::BFloat16": DataType.BF16,
@@ -175,8 +175,7 @@ def _flash(operator: Operator, call: Call, profile: Profile) -> str:
         queries=q[1] if q[1] != k[1] else False,
         head_dim=q[3],
         causal=_value(operator, causal).lower(),
-        backward=operator.name.endswith("backward"),
-        library="torch",
+        **{"backward": True} if operator.name.endswith("backward") else {"library": "torch"},
     )
 
 
@@ -234,26 +233,34 @@ def _gelu(operator: Operator, call: Call, profile: Profile) -> str:
 
 
 def _loop_text(name: str, operator: Operator, call: Call, profile: Profile, place: int, **fields: object) -> str:
-    """Text of an element-wise kernel of all elements of an argument."""
+    """Text of an element-wise kernel with the type of an argument, "" if it has no element. Of a copy: if all tensors
+    are smaller than the output, the largest one is read by several of its rows."""
+    shape = output_shape(operator)
+    if 0 in shape:
+        return ""
     loop = loop_of(call, operator, profile.lanes)
-    rows, cols = flat(_shape(operator, place), loop.vector, profile.lanes)
-    return _text(name, operator, place, rows=rows, cols=cols, **fields, **loop.fields()) if rows else ""
+    rows, cols = flat(shape, loop.vector, profile.lanes)
+    if name == "copy":
+        share = min(rows, prod(shape) // max(prod(each) for each in operator.shapes if each))
+        fields["share"] = share > 1 and share
+    return _text(name, operator, place, rows=rows, cols=cols, **fields, **loop.fields())
 
 
 def _element_wise(operator: Operator, call: Call, profile: Profile) -> str:
-    """One tensor in and one out, or two in: other tensors are smaller, so they stay in the caches."""
-    largest = max((prod(shape) for shape in operator.shapes if shape), default=0)
-    whole = [place for place, shape in enumerate(operator.shapes) if shape and prod(shape) == largest]
+    """One tensor in and one out, or two in: tensors smaller than the output stay in the caches."""
+    elements = prod(output_shape(operator))
+    tensors = [place for place, shape in enumerate(operator.shapes) if shape]
+    whole = [place for place in tensors if prod(operator.shapes[place]) == elements]
     orders = {_order(operator, place) for place in whole}
-    if largest < 1 or (len(orders) > 1 and not loop_of(call, operator, profile.lanes).dimensions):
+    if elements < 1 or (len(orders) > 1 and not loop_of(call, operator, profile.lanes).dimensions):
         return ""
-    types = [_dtype(operator, place) for place in whole]
-    if operator.name == COPY and len(types) == 2:
+    types = [_dtype(operator, place) for place in whole or tensors]
+    if operator.name == COPY and len(whole) == 2:
         out = types[0] if types[0] != types[1] else False
         return "" if out is None else _loop_text("copy", operator, call, profile, whole[1], out=out)
     if len(set(types)) > 1:
         return ""
-    return _loop_text("residual" if len(whole) == 2 else "copy", operator, call, profile, whole[0])
+    return _loop_text("residual" if len(whole) == 2 else "copy", operator, call, profile, (whole or tensors)[0])
 
 
 def _cat(operator: Operator, call: Call, profile: Profile) -> str:

@@ -14,6 +14,7 @@ from sim.scenario.model import ModelScenario
 from sim.scenario.result import CONFIGURATIONS, FLUX, IDEAL, LIBRARY, NVLS, SEQUENTIAL, SP_NVLS, T3
 from sim.scenario.scheduled import assemble_schedule
 from sim.verbs.model import model as verb
+from sim.verbs.schedule_run import show_limits
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase
 from tracer.models.schedule import Exchange, OperatorClass
@@ -134,7 +135,8 @@ def test_software_stands_beside_t3(store):
     assert list(result.configurations) == [SEQUENTIAL, *names]
     times = {name: each.time_ps for name, each in result.configurations.items()}
     assert times[LIBRARY] == times[SEQUENTIAL]
-    assert [text.partition(" (")[0] for text in result.as_dict()["not_fused"]] == ["collective.library: found plain"]
+    ((name, (reason,)),) = result.as_dict()["not_fused"].items()
+    assert (name, reason.partition(" (")[0]) == (LIBRARY, "collective.library: found plain")
     saved_ps = dict.fromkeys((FLUX, NVLS, SP_NVLS), 0)
     for (text, exchange), pair in result.scenario.pairs.items():
         runs = {name: store.get(run.key).time_ps for name, run in pair.runs().items()}
@@ -209,14 +211,17 @@ def test_an_all_reduce_does_not_stand_for_a_reduce_scatter(store):
     assert times[NVLS] == times[SEQUENTIAL] and times[SEQUENTIAL] - times[SP_NVLS] == saved_ps
 
 
-def test_an_output_of_too_few_tiles_is_not_fused(store):
+def test_an_output_of_too_few_tiles_is_not_fused(store, capsys):
     """16 tokens: two tiles for four GPUs."""
     how = replace(HOW, tp=4, sequence=16)
     result, _ = _result(ModelScenario(load_preset("t3_2024"), TINY, how), store)
     assert {each.time_ps for each in result.configurations.values()} == {result.configurations[SEQUENTIAL].time_ps}
     assert result.reach_ps == 0 and not result.scenario.pairs
-    (reason,) = result.as_dict()["not_fused"]
-    assert reason == "gpus: found 4 for an output of 2 tiles; allowed is one tile per GPU at least"
+    reason = "gpus: found 4 for an output of 2 tiles; allowed is one tile per GPU at least"
+    assert result.as_dict()["not_fused"] == {name: [reason] for name in CONFIGURATIONS[1:]}
+    show_limits(result.scenario)
+    names = ", ".join(CONFIGURATIONS[1:])
+    assert f"GEMMs with the time of Sequential in {names}: {reason}" in " ".join(capsys.readouterr().out.split())
 
 
 def _time_ps(result, run):
@@ -349,6 +354,8 @@ def test_the_links_are_those_of_the_library_that_exchanges():
         (["llama-3-8b", "--gpus", "3"], "--gpus: found 3, allowed is tp x pp x dp = 1"),
         (["llama-3-8b", "--tokens", "10", "--micro-batch", "3"], "--tokens: found 10"),
         (["llama-3-8b", "--tokens", "64", "--sequence", "32"], "--tokens: found 64 beside --sequence 32"),
+        (["llama-3-8b", "--tokens", "64", "--sequence", "2048"], "--tokens: found 64 beside --sequence 2048"),
+        (["llama-3-8b", "--phase", "generate", "--sequence", "2048"], "--sequence: found 2048, allowed is none in gen"),
         (["llama-3-8b", "--figure", "model.txt"], "allowed are .png, .svg, .pdf"),
         (
             ["mixtral-8x7b", "--tp", "8", "--ep", "8", "--set", "collective.library=plain"],

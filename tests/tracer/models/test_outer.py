@@ -6,6 +6,7 @@ import pytest
 
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase
+from tracer.models.memory import local_weights
 from tracer.models.schedule import Exchange, Lane
 from tracer.models.whole import make_schedule
 
@@ -48,6 +49,23 @@ def test_sequence_parallelism_gathers_the_input_of_the_output_layer_again(tp):
     assert found["logits_weight"].after == ("logits_input", *gathers)
     plain = block(model, replace(how, sequence_parallel=False), "output backward")
     assert not [name for name in plain if "gather" in name]
+
+
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen3-0.6b"])
+@pytest.mark.parametrize("options", [{}, {"pp": 2}, {"pp": 2, "tp": 2, "zero": 1, "micro_batches": 4}])
+def test_gradients_are_of_the_weights_that_the_optimizer_updates(name, options):
+    """In fp32, also where embedding and output layer are on two stages."""
+    model, how = load_model(name), replace(TRAIN, dp=4, **options)
+    blocks = make_schedule(model, how).backward
+    gradients = [(block.repeats, step) for block in blocks for step in block.steps if step.name == "gradients"]
+    assert sum(repeats * step.work.bytes for repeats, step in gradients) == 4 * local_weights(model, how).total
+
+
+def test_a_part_of_an_embedding_has_at_least_one_weight():
+    """One word of one element on three GPUs."""
+    model = replace(load_model("llama-3-8b"), hidden=1, heads=3, kv_heads=3, intermediate=3, vocab=1)
+    found = block(model, replace(TRAIN, tp=3, pp=2, micro_batches=2), "embedding backward")
+    assert found["gradient_sum"].work == "residual:rows=1,cols=1024,dtype=fp32"
 
 
 @pytest.mark.parametrize(

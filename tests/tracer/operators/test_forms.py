@@ -32,6 +32,7 @@ TEXTS = [
     "residual:rows=7,cols=129,vector=1,unroll=1,turns=4,dimensions=3",
     "bias:rows=300,cols=40,backward=1",
     "copy:rows=7,cols=129,out=fp32,dtype=bf16",
+    "copy:rows=7,cols=64,share=3",
     "rotary:tokens=5,heads=3,kv_heads=1,head_dim=64",
     "embedding:tokens=9,hidden=96,backward=1",
     "cross_entropy:rows=3,vocab=3000,fused=0",
@@ -112,6 +113,15 @@ def test_a_backward_pass_takes_as_many_rows_as_a_batch_has():
     assert make_kernels("rmsnorm:rows=131072,cols=128,backward=1")
     with pytest.raises(UserError, match=r"rows = 268,435,456: 1,048,576 rows .* in memory; allowed are 65,536"):
         make_kernels("rmsnorm:rows=268435456,cols=128,backward=1")
+
+
+def test_a_row_of_a_copy_goes_to_several():
+    kernel = make_kernel("copy:rows=7,cols=64,share=3")
+    events = np.concatenate([workgroup.events for workgroup in checked_workgroups(kernel)])
+    loads, stores = (events[events["kind"] == kind]["base"].astype(int) for kind in (Kind.LOAD, Kind.STORE))
+    assert (loads - loads.min()).tolist() == [0, 0, 0, 128, 128, 128, 256]
+    assert (stores - stores.min()).tolist() == [128 * row for row in range(7)]
+    assert kernel.moved_bytes == (3 * 128, 7 * 128)
 
 
 def outputs(workgroup):
@@ -203,6 +213,7 @@ def test_places_after_sorting_are_a_permutation_and_its_inverse():
         ("rmsnorm:rows=1,cols=64,vector=3", "must divide"),
         ("copy:rows=1,cols=64,turns=0", "turns = 0: must be 1 to 16,384 with 32 accesses in a turn"),
         ("copy:rows=1,cols=64,warps=16,unroll=1,turns=32769", "turns = 32769: must be 1 to 32,768"),
+        ("copy:rows=4,cols=64,share=5", "share = 5: must be 1 to rows = 4"),
         ("bias:rows=1,cols=64,dimensions=26", "dimensions = 26: must be 0 to 25"),
         ("attention:batch=1,heads=3,kv_heads=2,seq=8", "must divide"),
     ],

@@ -50,6 +50,7 @@ def test_a_loop_is_that_of_the_name(tmp_path, name, facts, lanes, loop):
         ([[4, 8, 32, 16]], [[4096, 16, 128, 1]], 1),  # the order of the only tensor is that of its strides
         ([[4, 8, 32, 16]] * 2, [[4096, 16, 128, 1], [4096, 512, 16, 1]], 4),
         ([[4, 8, 32, 16], [1, 1, 32, 16]], [[4096, 512, 16, 1], [512, 512, 16, 1]], 2),
+        ([[1024, 1, 128], [16, 128]], [[128, 128, 1], [128, 1]], 3),
         ([[4, 8, 16]], [[256, 32, 1]], 2),  # the first half of each row
         ([[1, 1]], None, 1),
     ],
@@ -72,6 +73,12 @@ def test_dimensions_without_gaps_are_one(tmp_path, shapes, strides, dimensions):
 )
 def test_rows_fill_warps(shape, vector, rows_and_columns):
     assert flat(shape, vector, 32) == rows_and_columns
+
+
+def test_the_elements_of_a_loop_are_those_of_the_output(tmp_path):
+    event = operator(1, "aten::add", [[512, 1], [1, 512], []])
+    call, _ = _call(tmp_path, "unrolled_elementwise_kernel<at::native::Add", event, **_size(512))
+    assert loop_of(call, call.operator, 32) == Loop(1, 4, 4)
 
 
 def test_tensors_of_another_order_are_one_kernel_with_places(tmp_path):

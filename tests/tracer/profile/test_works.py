@@ -42,7 +42,7 @@ KNOWN = {
     "flash back": (
         operator(1, "aten::_flash_attention_backward", [BTHD, *FLASH[:3], BTHD, *[[]] * 7],
                  values=[*[""] * 11, "False"]), ATTENTION,
-        "flash_attention:batch=2,heads=8,kv_heads=2,seq=512,head_dim=64,causal=false,backward=true,library=torch,dtype=bf16"),
+        "flash_attention:batch=2,heads=8,kv_heads=2,seq=512,head_dim=64,causal=false,backward=true,dtype=bf16"),
     "layer norm": (operator(1, "aten::native_layer_norm", [[2, 8, 256], [], [256], [256], []]), NORM,
                    "layernorm:rows=16,cols=256,stats=true,library=torch,dtype=bf16"),
     "rms norm": (operator(1, "_C::rms_norm", [[8, 256], [8, 256], [256], []]), NORM,
@@ -70,6 +70,10 @@ KNOWN = {
     "sum of one batch": (
         operator(1, "aten::add", [[1, 8, 64], [1, 8, 64], []], strides=[[512, 64, 1], [9999, 64, 1], []]), NORM,
         "residual:rows=1,cols=512,dtype=bf16"),
+    "sum of a column and a row": (operator(1, "aten::add", [[4096, 1], [1, 4096], []]), NORM,
+                                  "copy:rows=2048,cols=8192,share=2048,dtype=bf16"),
+    "product of two parts": (operator(1, "aten::mul", [[1024, 1, 128], [1, 16, 128]]), NORM,
+                             "copy:rows=256,cols=8192,share=16,dtype=bf16"),
     "copy": (operator(1, "aten::copy_", [[4, 512], [4, 512], []]), NORM, "copy:rows=1,cols=2048,dtype=bf16"),
     "copy into another type": (operator(1, "aten::copy_", [[64, 32], [64, 32], []], ["float", BF16, ""]), NORM,
                                "copy:rows=1,cols=2048,out=fp32,dtype=bf16"),
@@ -91,6 +95,8 @@ UNKNOWN = {
     "rotary of heads without a size": operator(
         1, "_C::rotary_embedding", [[8], [8, 512], [8, 128], []], values=["", "", "", "00"]
     ),
+    "a sum of shapes that do not fit": operator(1, "aten::add", [[4, 512], [511]]),
+    "a sum without elements": operator(1, "aten::add", [[0, 512], [1, 512]]),
     "nothing": operator(1, "aten::add", [[], []]),
 }
 
