@@ -164,8 +164,7 @@ class TraceWindow:
         self.feeds: list[Feed] = []
         self.slabs = 0
         for launch, resident in launches:
-            room = min(resident + READ_AHEAD, max(1, launch.source.info.workgroups))
-            self.feeds.append(Feed(launch, self.slabs, room))
+            self.feeds.append(Feed(launch, self.slabs, resident + READ_AHEAD))
             self.slabs = self.feeds[-1].end_slab
         self.node = node._replace(
             events=np.zeros((self.slabs, 0), node.events.dtype),
@@ -191,11 +190,10 @@ class TraceWindow:
         if self.node.events.shape[1] < events or self.node.addresses.shape[1] < addresses:
             used = [slab for feed in self.feeds for slab in feed.slabs_in_use()]
             check_window_memory(1 + len(used), events, addresses)
-            try:
-                wide = _widened(self.node.events, events, used), _widened(self.node.addresses, addresses, used)
-            except MemoryError:
-                raise _too_large(self.slabs, events, addresses) from None
-            self.node = self.node._replace(events=wide[0], addresses=wide[1])
+            self.node = self.node._replace(
+                events=_widened(self.node.events, events, used),
+                addresses=_widened(self.node.addresses, addresses, used),
+            )
 
     def fill(self) -> None:
         """Stage workgroups until the window is full or the traces end."""
@@ -300,23 +298,13 @@ def check_window_memory(slabs: int, events: int, addresses: int) -> None:
     Args:
         slabs: workgroups in memory. events, addresses: of the largest.
     """
+    needed = slabs * (events * EVENT.itemsize + addresses * ADDRESS_BYTES)
     available = available_bytes()
-    if available is not None and _needed_bytes(slabs, events, addresses) > available:
-        raise _too_large(slabs, events, addresses)
-
-
-def _needed_bytes(slabs: int, events: int, addresses: int) -> int:
-    return slabs * (events * EVENT.itemsize + addresses * ADDRESS_BYTES)
-
-
-def _too_large(slabs: int, events: int, addresses: int) -> UserError:
-    available = available_bytes()
-    return UserError(
-        f"trace: {slabs} workgroups of {events:,} events and {addresses:,} addresses need about "
-        f"{bytes_text(_needed_bytes(slabs, events, addresses))} of memory"
-        + (f", {bytes_text(available)} are available" if available is not None else "")
-        + "; fewer CUs, or shorter workgroups"
-    )
+    if available is not None and needed > available:
+        raise UserError(
+            f"trace: {slabs} workgroups of {events:,} events and {addresses:,} addresses need about "
+            f"{bytes_text(needed)} of memory, {bytes_text(available)} are available; fewer CUs, or shorter workgroups"
+        )
 
 
 def _widened(old: np.ndarray, width: int, rows: Sequence[int]) -> np.ndarray:

@@ -33,13 +33,6 @@ def test_a_larger_workgroup_widens_the_window():
     assert totals["hbm.write_columns"] == 4 * sum(1 + g % 7 for g in range(200))
 
 
-def test_a_window_has_room_for_the_workgroups_of_its_kernel_or_is_refused(monkeypatch):
-    """One workgroup, and four programs that are kept."""
-    monkeypatch.setattr(sim.host.window, "host_aligned", lambda *of: (_ for _ in ()).throw(MemoryError))
-    with pytest.raises(UserError, match=r"trace: 5 workgroups of \d events .* of memory.*; fewer CUs, or shorter work"):
-        simulate(CommandSequence([kernel([[[load(0)]]])]), small_preset())
-
-
 def test_workgroups_without_warps_are_passed_over():
     empty = workgroup(0, [])
     source = kernel([empty, workgroup(1, [[store(0)]]), workgroup(2, [])], warps=1)
