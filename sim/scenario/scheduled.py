@@ -26,7 +26,7 @@ from sim.run.kernel_figures import L2State, dirty_share, figures_of, kernel_run
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
-from sim.scenario.exchange import exchange_run, launch_of
+from sim.scenario.exchange import exchange_run, launch_of, together
 from sim.scenario.iteration import ConfigurationTime, Times, play
 from sim.scenario.pair import AFTER_GEMM, AT_ONCE, Pair, refused_in
 from sim.scenario.result import BY_COPIES, NEEDS, SEQUENTIAL, T3
@@ -162,6 +162,10 @@ class Scheduled(ABC):
         return works - ({exchange for _, exchange in self.pairs} if plain else set())
 
     def _pair(self, text: str, exchange: Exchange) -> Pair | str:
+        near = together(self.preset, exchange)
+        if near < exchange.gpus and self.preset.machine.collective.library != PLAIN:
+            allowed = f"{near} GPUs of a node (t3sim t3 --set network.node_gpus={near} simulates pairs over nodes)"
+            return f"a reduction of {exchange.gpus} GPUs is fused only within the {allowed}"
         gemm = make_gemm(text, gpu_facts(self.preset.machine))
         scenario = Scenario.of_library(self.preset, gemm.source.problem, exchange.gpus, gemm.dtype)
         try:

@@ -182,10 +182,7 @@ def scenario_text(scenario, k):
     [
         ((), "In Sequential and T3, reductions of GEMMs are plain"),
         (("--no-overlap", "--tp", "16"), "Exchanges between nodes: all links of a group are alike (D62)."),
-        (
-            ("--no-overlap", "--phase", "train", "--dp", "12", "--set", "network.node_gpus=8", "--tp", "1"),
-            "Plain, without launch, as the GPUs fill no whole nodes: all_reduce.",
-        ),
+        ("--no-overlap --phase train --dp 12 --tp 1".split(), "as the GPUs fill no whole nodes: all_reduce."),
     ],
 )
 def test_the_verb_says_which_exchanges_are_plain(options, words, tmp_path, store, monkeypatch):
@@ -196,6 +193,14 @@ def test_the_verb_says_which_exchanges_are_plain(options, words, tmp_path, store
     command += ["--layers", "1", *options]
     shown = CliRunner().invoke(verb, [*command, "--configuration", SEQUENTIAL], catch_exceptions=False).stdout
     assert words in shown and "16 heads (16 of keys and values),\ngated MLP 512, rmsnorm, decoder, rotary" in shown
+
+
+def test_a_gemm_whose_output_is_reduced_over_nodes_is_not_fused_with_a_library():
+    there, found = ["network.node_gpus=1"], {}
+    for name, nodes in (("h100_sxm", there), ("h100_sxm", []), ("t3_2024", there)):
+        found[name, len(nodes)] = ModelScenario(load_preset(name, nodes), TINY, HOW, configurations=(T3,)).not_fused
+    (reasons,) = found.pop(("h100_sxm", 1)).values()
+    assert "of 2 GPUs is fused only within the 1 GPUs of a node" in reasons[0] and not any(found.values())
 
 
 def test_an_all_reduce_does_not_stand_for_a_reduce_scatter(store):
