@@ -41,7 +41,6 @@ from sim.run.inputs import gemm_input
 from sim.run.many_gpus import COLLECTIVES, collective_launch, plan_cluster, replace_unit, run_cluster, run_plan
 from sim.run.result import RunResult
 from sim.run.run import Run, gemm_cost
-from sim.spec import Machine
 from tracer.gemm.source import OUTPUT_TILE, GemmSource
 from traces.errors import UserError
 
@@ -390,16 +389,11 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
 
 def with_values(preset: Preset, values: Mapping[str, tuple[Any, str]], source: str) -> Preset:
     """The machine with other values. values: field -> (value, kind of evidence)."""
-    machine = _with(preset.machine, {field: value for field, (value, _) in values.items()})
+    units: dict[str, dict[str, Any]] = {}
+    for field, (value, _) in values.items():
+        unit, _, name = field.partition(".")
+        units.setdefault(unit, {})[name] = value
+    machine = replace_unit(preset.machine, **units)
     check_machine(machine, preset.name)
     sources = preset.sources | {field: Source(kind, source) for field, (_, kind) in values.items()}
     return replace(preset, machine=machine, sources=sources)
-
-
-def _with(machine: Machine, values: dict[str, Any]) -> Machine:
-    """A copy of a machine with new values of dotted fields."""
-    units: dict[str, dict[str, Any]] = {}
-    for field, value in values.items():
-        unit, _, name = field.partition(".")
-        units.setdefault(unit, {})[name] = value
-    return replace_unit(machine, **units)
