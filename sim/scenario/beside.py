@@ -6,11 +6,9 @@ takes longer then, often by a whole wave of tiles. Kernels of other classes are 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from sim.presets import Preset
-from sim.presets.preset import Source
-from sim.run.many_gpus import replace_unit
+from sim.run.library_run import with_values
 from sim.scenario.exchange import library_run
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Step
 
@@ -31,8 +29,7 @@ def with_fewer_cus(preset: Preset, kept: int) -> Preset:
     """The machine without `kept` CUs, and without those that its L2 partitions would not have alike."""
     cu, parts = preset.machine.cu, preset.machine.l2.partitions
     count = max(parts, (cu.count - kept) // parts * parts)
-    sources = preset.sources | {"cu.count": Source("derived", f"{cu.count} CUs; an exchange beside it keeps {kept}")}
-    return replace(preset, machine=replace_unit(preset.machine, cu={"count": count}), sources=sources)
+    return with_values(preset, {"cu.count": (count, "derived")}, f"{cu.count} CUs; an exchange beside it keeps {kept}")
 
 
 def kernels_beside(blocks: Iterable[Block]) -> Iterator[tuple[Step, Exchange]]:

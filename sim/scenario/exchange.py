@@ -61,8 +61,8 @@ def together(preset: Preset, exchange: Exchange) -> int:
 def over_nodes(preset: Preset, gpus: int, near: int, ring: bool) -> Preset:
     """The machine with one node for all GPUs of a group, whose links are all alike (D62). near: those in a node.
 
-    In a ring a link has the rate of the slowest one, and the mean latency of all. Else a GPU has one port for all that
-    it sends, in the time that the bytes for other nodes take on its card.
+    In a ring each link has the rate of the slowest one, and the mean latency of all. Else a GPU sends all over one
+    port. The rate of the port is such that this takes as long as the bytes for other nodes take on the card.
     """
     link, network, row = preset.machine.link, preset.machine.network, row_of(preset.machine.collective.library)
     given = preset.sources["network.GB_per_s"].kind == OVERRIDE
@@ -81,9 +81,8 @@ def over_nodes(preset: Preset, gpus: int, near: int, ring: bool) -> Preset:
         "link.credits": max(link.credits, network.credits),
         "network.node_gpus": 0,
     }
-    return with_values(
-        preset, {field: (value, "derived") for field, value in values.items()}, "a group over nodes (D62)"
-    )
+    derived = {field: (value, "derived") for field, value in values.items()}
+    return with_values(preset, derived, "a group over nodes (D62)")
 
 
 def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryRun:

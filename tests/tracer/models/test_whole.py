@@ -323,3 +323,19 @@ def test_new_weights_of_experts_are_gathered_from_their_copies(ep, copies):
     assert {step.name: step.work for step in gather.steps} == expected
     size = int(update.steps[0].work.removeprefix("gradient_clip:parameters="))
     assert size * update.repeats == pytest.approx(experts / copies + others / 8, rel=1e-4)
+
+
+def test_the_gpus_of_a_group_have_their_distance():
+    """Mixtral on 32 GPUs: 2 stages of 8 x 2. Tensor-parallel GPUs are side by side; an expert has both of them, so its
+    groups are 2 apart, and 8 GPUs hold all experts once."""
+    how = Deployment(phase=ModelPhase.TRAIN, tp=2, dp=8, ep=4, pp=2, zero=1, sequence=128)
+    schedule = make_schedule(load_model("mixtral-8x7b"), how)
+    steps = [*schedule.handover, *(step for block in schedule.blocks() for step in block.steps)]
+    found = {step.name: (step.work.gpus, step.work.stride) for step in steps if isinstance(step.work, Exchange)}
+    assert found == {
+        **dict.fromkeys(("send", "send_back"), (2, 16)),
+        **dict.fromkeys(("gradients", "new_weights"), (8, 2)),
+        **dict.fromkeys(("expert_gradients", "new_expert_weights"), (2, 8)),
+        **dict.fromkeys(("dispatch", "combine", "combine_back", "dispatch_back"), (4, 2)),
+        **{name: (2, 1) for name in found if "reduce" in name},
+    }
