@@ -3,18 +3,20 @@
 What each software (`Deployment.software`) runs, read off public sources. A line has the kernels of one place:
 
                       eager, eager-2019 (PyTorch; NVIDIA's BERT) Megatron-LM (2022)              fused
-    Q, K, V           three GEMMs, three biases                  a GEMM, a bias                  a GEMM
+    Q, K, V           three GEMMs; three biases *                a GEMM, a bias                  a GEMM
     scores            a copy each of Q, K, V; scale; mask;       softmax with scale and mask     the same
                       softmax
     gradient of it    gradient times output; softmax; scale      the same; scale of Q's and K's  the same
     after attention   a copy, and one of its gradient            a copy                          none
-    bias, dropout,    bias; dropout; residual; norm              one for bias, dropout and       one kernel
+    bias, dropout,    bias *; dropout; residual; norm            one for bias, dropout and       one kernel
     residual, norm                                               residual; norm
-    activation        bias and GELU in one                       the same                        the same
+    activation        GELU; eager-2019: with the bias            bias and GELU in one            the same
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
     loss              logarithm of softmax, then the choice      fused (assumed)                 fused
     Adam              clipping; one kernel                       eight kernels (`adam:scaled`)   clipping; one kernel
 
+* eager-2019 only. PyTorch of today has biases in the GEMMs (cuBLASLt; aten/src/ATen/native/cuda/Blas.cpp,
+`addmm_out_cuda_impl`), but behind a sum over tensor-parallel GPUs a kernel of its own.
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 The norms and softmax of eager software are PyTorch's kernels (`tracer.operators.library`), its loop over elements is in
@@ -68,6 +70,7 @@ class KernelTexts:
         self.eager = how.software in (Software.EAGER, Software.EAGER_2019)
         self.fused = how.software == Software.FUSED
         self.megatron = how.software == Software.MEGATRON
+        self.bias_in_gemm = how.software in (Software.EAGER, Software.FUSED)
 
     def _text(self, name: str, **fields: object) -> str:
         if name in ELEMENT_WISE and not (name == "bias" and fields.get("backward")):
@@ -102,9 +105,10 @@ class KernelTexts:
         """Kernels that each read and write a tensor of `rows` rows: copies, scales, masks."""
         return [self._text("copy", rows=rows, cols=width) for width in widths]
 
-    def bias(self, rows: int, width: int) -> list[str]:
-        """The bias of a linear layer, if it is a kernel of its own."""
-        return [self._text("bias", rows=rows, cols=width)] if self.model.bias and not self.fused else []
+    def bias(self, rows: int, width: int, behind_sum: bool = False) -> list[str]:
+        """The bias of a linear layer, if it is a kernel of its own. behind_sum: the output is a sum over GPUs."""
+        in_gemm = self.bias_in_gemm and not (behind_sum and self.how.tp > 1)
+        return [self._text("bias", rows=rows, cols=width)] if self.model.bias and not in_gemm else []
 
     def bias_backward(self, rows: int, width: int) -> list[str]:
         """The gradient of a bias, if it is a kernel of its own."""
@@ -152,7 +156,8 @@ class KernelTexts:
         if not self.eager:
             return [self._text("residual", **sizes, dropout=self.how.dropout)]
         dropout = [self._text("dropout", **sizes)] if self.how.dropout else []
-        return [*self.bias(self.how.rows, self.model.hidden), *dropout, self._text("residual", **sizes)]
+        bias = self.bias(self.how.rows, self.model.hidden, behind_sum=True)
+        return [*bias, *dropout, self._text("residual", **sizes)]
 
     def residual_backward(self) -> list[str]:
         """Gradients behind a residual: two branches are added; dropout's mask is applied; the bias has its gradient."""
@@ -186,7 +191,8 @@ class KernelTexts:
         if self.model.gated:
             eager = {"fused": "false"} if self.eager else {}
             return [self._text("swiglu", rows=rows, cols=width, backward=backward, **eager)]
-        gelu = self._text("gelu", rows=rows, cols=width, bias=self.model.bias, backward=backward)
+        bias = self.model.bias and self.how.software != Software.EAGER
+        gelu = self._text("gelu", rows=rows, cols=width, bias=bias, backward=backward)
         return [gelu, *(self.bias_backward(rows, width) if backward else ())]
 
     @property

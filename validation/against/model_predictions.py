@@ -94,7 +94,7 @@ def gpt_iteration(name: str, recompute: Recompute, sequence_parallel: bool) -> C
     def predict(store: Store) -> Figures:
         how = replace(models.megatron(1, recompute, sequence_parallel).how, micro_batch=1, **GPT_ITERATIONS[name])
         scenario = ModelScenario(load_preset("a100_80g"), load_model(name), how, ACCURACY, overlap=False)
-        return _classes(iteration(scenario, store), 1)
+        return classes(iteration(scenario, store), 1)
 
     return predict
 
@@ -109,12 +109,12 @@ def bert_iteration(machine: tuple[str, ...], dtype: DataType, batch: int, sequen
             predictions=PREDICTIONS[sequence],
         )  # fmt: skip
         scenario = ModelScenario(load_preset("a100_80g", machine), BERT, how, ACCURACY, overlap=False)
-        return _classes(iteration(scenario, store), how.micro_batches)
+        return classes(iteration(scenario, store), how.micro_batches)
 
     return predict
 
 
-def _classes(found: ConfigurationTime, parts: int) -> Figures:
+def classes(found: ConfigurationTime, parts: int) -> Figures:
     """The time of an iteration and of its classes, each divided by `parts`."""
     times = {"iteration": found.time_ps, **{str(name): value for name, value in found.class_ps.items()}}
     del times[OperatorClass.COMMUNICATION]

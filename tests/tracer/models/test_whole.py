@@ -30,12 +30,20 @@ def steps(how, model=BERT):
     return {block.name: {step.name: step.work for step in block.steps} for block in make_schedule(model, how).blocks()}
 
 
-@pytest.mark.parametrize(("software", "kernels"), [("eager", 28), ("eager-2019", 28), ("megatron", 15), ("fused", 11)])
+@pytest.mark.parametrize(("software", "kernels"), [("eager", 23), ("eager-2019", 28), ("megatron", 15), ("fused", 11)])
 def test_a_layer_has_the_kernels_of_its_software(software, kernels):
     """As in the table of `tracer.models.texts`, counted by hand."""
     layer = steps(replace(HOW, software=Software(software)))["layer"]
     assert len(layer) == kernels
     assert [name for name, work in layer.items() if work.startswith("gemm")][-3:] == ["output", "mlp_up", "mlp_down"]
+
+
+@pytest.mark.parametrize(("tp", "biases"), [(1, 0), (2, 2)])
+def test_pytorch_adds_a_bias_in_the_gemm_unless_its_output_is_a_sum(tp, biases):
+    """With two GPUs the outputs of attention and MLP are summed first. GELU reads no bias then."""
+    layer = steps(replace(HOW, software=Software.EAGER, tp=tp))["layer"]
+    assert sum(str(work).startswith("bias:") for work in layer.values()) == biases
+    assert "bias" not in layer["mlp_activation"]
 
 
 def test_every_kernel_of_a_step_can_be_made():
