@@ -29,6 +29,7 @@ from tracer.gemm.source import GemmProblem, GemmSource, TileOrder
 from traces.command.document import Block, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_US
 from validation.csv_file import read_csv, write_csv
+from validation.errors import mean_errors
 
 HERE = Path(__file__).parents[1]
 PREDICTIONS = HERE / "predictions" / "fused_h100.csv"
@@ -209,8 +210,8 @@ def _means() -> Table:
     rows = []
     for what, figure, software in MEANS:
         found = errors(figure, software)
-        mean, signed = sum(map(abs, found)) / len(found), sum(found) / len(found)
-        rows.append([what, str(len(found)), f"{mean:.1%}", f"{signed:+.1%}"])
+        absolute, mean = mean_errors(found)
+        rows.append([what, str(len(found)), f"{absolute:.1%}", f"{mean:+.1%}"])
     return Table(("figure", "values", "mean absolute error", "mean error"), rows)
 
 

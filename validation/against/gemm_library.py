@@ -32,6 +32,7 @@ from traces.command.document import Heading, Table, Text, notes, to_markdown, wr
 from traces.command.script import without_options
 from traces.units import PS_PER_US, US_PER_S
 from validation.csv_file import read_csv
+from validation.errors import mean_errors
 
 HERE = Path(__file__).parents[1]
 REFERENCES = HERE / "references"
@@ -254,7 +255,7 @@ def _means(name: str, rows: list[Row], errors: Mapping[Row, float]) -> list[str]
         if not own:
             cells.append("-")
             continue
-        absolute, mean = sum(map(abs, own)) / len(own), sum(own) / len(own)
+        absolute, mean = mean_errors(own)
         verdict = "reached" if absolute <= goal else "missed"
         cells.append(f"{len(own)}, {100 * absolute:.1f} % (goal {goal:.0%} {verdict}), {100 * mean:+.1f} %")
     return cells

@@ -30,6 +30,7 @@ from traces.command.document import Heading, Table, Text, notes, to_markdown, wr
 from traces.command.script import without_options
 from traces.units import PS_PER_US
 from validation.csv_file import read_csv
+from validation.errors import mean_errors
 
 HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "gemm_with_collective_a100.csv"
@@ -204,7 +205,7 @@ def _means(wrong: Mapping[Row, float]) -> list[list[str]]:
         for name, chosen in ((f"M >= {LARGE_M}", lambda m: m >= LARGE_M), (f"M < {LARGE_M}", lambda m: m < LARGE_M)):
             own = [error for row, error in wrong.items() if row.pattern == pattern and chosen(row.m)]
             if own:
-                absolute, mean = sum(map(abs, own)) / len(own), sum(own) / len(own)
+                absolute, mean = mean_errors(own)
                 verdict = "reached" if absolute <= GOAL else "missed"
                 cells = [f"{100 * absolute:.1f} % (goal {GOAL:.0%} {verdict})", f"{100 * mean:+.1f} %"]
                 rows.append([f"{pattern}, {name}", str(len(own)), *cells])
