@@ -17,8 +17,9 @@ from tracer.compile.atomics import add_field
 from tracer.compile.jit import compiled
 from tracer.gemm.store_parts import PARTS
 
-PEER_BITS = 44
-"""Local addresses are smaller. The bits above name the port to the GPU that owns the memory."""
+PEER_BITS = 46
+"""Local addresses are smaller: an all-to-all of MAX_GPUS has 127 receive buffers. The bits above name the port to the
+GPU that owns the memory."""
 BUFFER_BITS = 38
 """Distance of a receive buffer from the output and from the next one. Receive buffers have the output's layout."""
 BUFFER_SKEW_BYTES = 1 << 19

@@ -1,10 +1,12 @@
 """An exchange of a schedule as a run: a collective of a buffer of that size, by a library or plain.
 
 A group that does not fit in a node has the network cards between nodes. With a library one GPU represents all there,
-too: all links are alike (`over_nodes`, D62). Else every GPU is simulated.
+too: all links are alike (`over_nodes`, D62). Else every GPU is simulated. A smaller group stands for one of more than
+MAX_GPUS (`simulated`, D63).
 """
 
 from dataclasses import replace
+from fractions import Fraction
 
 from sim.collective.chunks import check_gpus, even_chunks
 from sim.collective.library import ALGORITHMS, PLAIN, RING, choice_on, choose, node_gpus_of, row_of
@@ -30,6 +32,7 @@ TILES = tuple(
 TILES_PER_GPU = 4
 """Least number of tiles of a GPU's chunk, if there are smaller tiles: CUs work on them at once (assumed)."""
 LARGEST_BYTES = 1 << 40
+LARGEST_GROUP = 1 << 20
 
 
 def buffer_of(data_bytes: int, gpus: int) -> GemmSource:
@@ -56,6 +59,27 @@ def together(preset: Preset, exchange: Exchange) -> int:
     """GPUs of the group in a node; all of them if they fit."""
     node_gpus = node_gpus_of(preset.machine)
     return min(exchange.gpus, -(-node_gpus // exchange.stride)) if node_gpus else exchange.gpus
+
+
+def simulated(preset: Preset, exchange: Exchange) -> Exchange:
+    """The exchange of a run. In place of a group of more than MAX_GPUS it has a group of fewer, in whole nodes, whose
+    messages are as large (D63)."""
+    if exchange.gpus <= MAX_GPUS:
+        return exchange
+    near = _near(preset, exchange)
+    gpus = MAX_GPUS // near * near
+    return replace(exchange, gpus=gpus, bytes=-(-exchange.bytes * gpus // exchange.gpus))
+
+
+def messages(preset: Preset, exchange: Exchange) -> Fraction:
+    """Messages of a GPU of the group, over those of the exchange that is simulated."""
+    return Fraction(exchange.gpus - 1, simulated(preset, exchange).gpus - 1)
+
+
+def _near(preset: Preset, exchange: Exchange) -> int:
+    """GPUs of a node in the exchange that is simulated, at least two nodes of them; all if the group is in a node."""
+    near = together(preset, exchange)
+    return near if exchange.gpus <= MAX_GPUS else min(near, MAX_GPUS // 2 if near < exchange.gpus else MAX_GPUS)
 
 
 def over_nodes(preset: Preset, gpus: int, near: int, ring: bool) -> Preset:
@@ -91,17 +115,19 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
     Raises:
         UserError: one GPU or too many, an impossible size, a topology that lacks the links.
     """
-    check_gpus(exchange.gpus)
+    if not 2 <= exchange.gpus <= LARGEST_GROUP:
+        raise UserError(f"{exchange.kind}: found {exchange.gpus} GPUs, allowed are 2 to {LARGEST_GROUP}")
     if not 1 <= exchange.bytes <= LARGEST_BYTES:
         raise UserError(f"{exchange.kind}: found {exchange.bytes} bytes, allowed are 1 to {LARGEST_BYTES}")
     if run := library_run(preset, exchange):
         return run
-    near = together(preset, exchange)
+    near, small = together(preset, exchange), simulated(preset, exchange)
     if near < exchange.gpus and preset.machine.collective.library != PLAIN:
         preset = over_nodes(preset, exchange.gpus, near, ring=False)
     elif near < exchange.gpus:
-        preset = with_values(preset, {"network.node_gpus": (near, "derived")}, "GPUs of a group in a node")
-    return plain_run(preset, exchange)
+        node_gpus = (_near(preset, exchange), "derived")
+        preset = with_values(preset, {"network.node_gpus": node_gpus}, "GPUs of a group in a node")
+    return plain_run(preset, small)
 
 
 def check_all_to_all(preset: Preset, exchange: Exchange) -> None:
@@ -110,10 +136,10 @@ def check_all_to_all(preset: Preset, exchange: Exchange) -> None:
     Raises:
         UserError: names the topology.
     """
-    topology = exchange_run(preset, exchange).preset.machine.link.topology
+    topology, gpus = exchange_run(preset, exchange).preset.machine.link.topology, simulated(preset, exchange).gpus
     try:
-        for distance in range(1, exchange.gpus):
-            port_to(topology, exchange.gpus, distance)
+        for distance in range(1, gpus):
+            port_to(topology, gpus, distance)
     except UserError as reason:
         raise UserError(f"all_to_all: {reason}; --set link.topology=fully_connected has all links") from None
 
@@ -126,22 +152,24 @@ def launch_of(result: RunResult) -> int:
 def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
     """The run of an exchange by the library of the preset; None = the library does not do it."""
     name, gpus, near = preset.machine.collective.library, exchange.gpus, together(preset, exchange)
-    kind, size = exchange.kind, exchange.whole_bytes
+    kind, size, small = exchange.kind, exchange.whole_bytes, simulated(preset, exchange)
     if name == PLAIN:
         return None
     ring = RING in ALGORITHMS[kind]
     if near == gpus:
         choice = choice_on(preset.machine, kind, gpus, size)
     elif not ring:  # as in a node
-        choice = replace(choose(name, kind, gpus, size, node_gpus=gpus), nodes=-(-gpus // near), together=near)
+        choice = choose(name, kind, gpus, size, node_gpus=gpus)
     elif gpus % near == 0:
-        choice = choose(name, kind, gpus, size, RING, node_gpus=near, most_nodes=MAX_GPUS)
+        choice = choose(name, kind, gpus, size, RING, node_gpus=near, most_nodes=LARGEST_GROUP)
     else:
         return None
+    own = _near(preset, exchange)
+    choice = replace(choice, nodes=-(-small.gpus // own), together=own)
     chosen = library_preset(preset, choice)
     if near < gpus:
         chosen = over_nodes(chosen, gpus, near, ring)
-    return LibraryRun(preset=chosen, kind=kind, gpus=gpus, data_bytes=size, choice=choice)
+    return LibraryRun(preset=chosen, kind=kind, gpus=small.gpus, data_bytes=small.whole_bytes, choice=choice)
 
 
 def plain_run(preset: Preset, exchange: Exchange) -> CollectiveRun:

@@ -26,7 +26,7 @@ from sim.run.kernel_figures import L2State, dirty_share, figures_of, kernel_run
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
-from sim.scenario.exchange import exchange_run, launch_of, together
+from sim.scenario.exchange import exchange_run, launch_of, messages, together
 from sim.scenario.iteration import ConfigurationTime, Times, play
 from sim.scenario.pair import AFTER_GEMM, AT_ONCE, Pair, refused_in
 from sim.scenario.result import BY_COPIES, NEEDS, SEQUENTIAL, T3
@@ -167,8 +167,8 @@ class Scheduled(ABC):
             allowed = f"{near} GPUs of a node (t3sim t3 --set network.node_gpus={near} simulates pairs over nodes)"
             return f"a reduction of {exchange.gpus} GPUs is fused only within the {allowed}"
         gemm = make_gemm(text, gpu_facts(self.preset.machine))
-        scenario = Scenario.of_library(self.preset, gemm.source.problem, exchange.gpus, gemm.dtype)
         try:
+            scenario = Scenario.of_library(self.preset, gemm.source.problem, exchange.gpus, gemm.dtype)
             scenario.cut()
         except UserError as reason:
             return str(reason)
@@ -327,9 +327,11 @@ def work_figures(scenario: Scheduled, work: str | Exchange, results: Mapping[str
     """
     if isinstance(work, Exchange):
         result = results[scenario.run_of(work).key]
+        launch_ps, more = launch_of(result), messages(scenario.preset, work)
+        time_ps = launch_ps + round((result.time_ps - launch_ps) * more)
+        moved = round(int(result.dram_bytes.sum()) * more)
         keeps = kept_cus(scenario.preset, work) > 0
-        moved = int(result.dram_bytes.sum())
-        return Figures(result.time_ps, moved, 0, "link", gaps_ps=launch_of(result), keeps_cus=keeps)
+        return Figures(time_ps, moved, 0, "link", gaps_ps=launch_ps, keeps_cus=keeps)
     figures = _kernel_figures(scenario, work, results[scenario.kernel_run(work).key])
     if work in scenario.kept:
         figures.beside_ps = _kernel_figures(scenario, work, results[scenario.beside_run(work).key]).time_ps

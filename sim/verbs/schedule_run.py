@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple
 import click
 
 from sim.collective.library import PLAIN
+from sim.hw.space import MAX_GPUS
 from sim.run.runner import reserved, run_all
 from sim.run.store import Store
 from sim.scenario.asked import ALL
@@ -107,6 +108,8 @@ def _collectives_text(scenario: Scheduled) -> str:
     far = [exchange for exchange in exchanges if together(scenario.preset, exchange) < exchange.gpus]
     if far and library != PLAIN:
         lines.append("Exchanges between nodes: all links of a group are alike (D62).")
+    if any(exchange.gpus > MAX_GPUS for exchange in exchanges):
+        lines.append(f"Groups of more than {MAX_GPUS} GPUs: a smaller group, its time for as many messages (D63).")
     plain = sorted({each.kind for each in far if library_run(scenario.preset, each) is None})
     if plain and library != PLAIN:
         lines.append(f"Plain, without launch, as the GPUs fill no whole nodes: {', '.join(plain)}.")

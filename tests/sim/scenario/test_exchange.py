@@ -6,8 +6,9 @@ import pytest
 
 from sim.presets import load_preset
 from sim.run.gpus_run import CollectiveRun
+from sim.scenario import exchange
 from sim.scenario.collective import Collective, simulate_collective
-from sim.scenario.exchange import buffer_of, exchange_run, together
+from sim.scenario.exchange import buffer_of, exchange_run, launch_of, messages, simulated, together
 from tracer.models.schedule import Exchange
 from traces.errors import UserError
 
@@ -131,3 +132,50 @@ def test_a_machine_without_a_library_simulates_every_gpu_of_several_nodes():
 
     found = result(4, 2)
     assert found.figures["simulated_gpus"] == 4 and found.time_ps == result(2, 1).time_ps > result(4, 1).time_ps
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "gpus", "stride", "size", "error"),
+    [
+        ("h100_sxm", "all_reduce", 32, 1, 1 << 22, 0.02),
+        ("a100_80g", "all_reduce", 32, 1, 1 << 18, 0.02),  # the protocol of all GPUs: 16 of them would have another
+        ("h100_sxm", "all_gather", 24, 2, 1 << 20, 0.02),
+        ("h100_sxm", "all_to_all", 32, 1, 1 << 22, 0.18),
+        ("t3_2024", "reduce_scatter", 32, 1, 1 << 20, 0.03),
+    ],
+)
+def test_a_smaller_group_with_as_large_messages_stands_for_a_larger_one(
+    name, kind, gpus, stride, size, error, monkeypatch
+):
+    """As if at most 16 GPUs could be simulated, beside all of them (D63)."""
+    preset, asked = load_preset(name), Exchange(kind, size, gpus, stride)
+
+    def time_ps():
+        result = exchange_run(preset, asked).execute()
+        launch_ps = launch_of(result)
+        return float(launch_ps + (result.time_ps - launch_ps) * messages(preset, asked))
+
+    assert simulated(preset, asked) == asked and messages(preset, asked) == 1
+    whole_ps = time_ps()
+    monkeypatch.setattr(exchange, "MAX_GPUS", 16)
+    assert simulated(preset, asked).gpus == 16 and simulated(preset, asked).bytes == -(-size * 16 // gpus)
+    assert time_ps() == pytest.approx(whole_ps, rel=error)
+
+
+@pytest.mark.parametrize(("node_gpus", "gpus", "stands_in"), [(8, 512, 64), (6, 96, 60), (72, 72, 64), (72, 144, 64)])
+def test_the_smaller_group_has_whole_nodes(node_gpus, gpus, stands_in):
+    preset = load_preset("h100_sxm", [f"network.node_gpus={node_gpus}"])
+    run = exchange_run(preset, Exchange("all_gather", gpus << 10, gpus))
+    assert run.gpus == stands_in and run.data_bytes == stands_in << 10
+    assert run.choice.nodes == (1 if gpus == node_gpus else -(-stands_in // min(node_gpus, 32)))
+
+
+def test_the_largest_all_to_all_has_room_for_all_receive_buffers():
+    """64 GPUs have 127 of them."""
+    result = exchange_run(load_preset("h100_sxm"), Exchange("all_to_all", 1 << 16, 64)).execute()
+    assert result.exactly_once and result.link_bytes >= 63 << 10
+
+
+def test_a_group_has_a_largest_size():
+    with pytest.raises(UserError, match="all_gather: found 1048577 GPUs, allowed are 2 to 1048576"):
+        exchange_run(load_preset("h100_sxm"), Exchange("all_gather", 1 << 30, (1 << 20) + 1))
