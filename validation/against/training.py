@@ -19,6 +19,7 @@ from sim.scenario.model import ModelScenario
 from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software
 from tracer.models.shape import ModelShape
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.units import PS_PER_MS, PS_PER_S
 from validation.against.model_predictions import classes
 from validation.against.models import ACCURACY, iteration
 from validation.csv_file import read_csv, write_csv
@@ -40,7 +41,6 @@ SHAPES = {
 }
 """Layers, hidden size and heads of MPT (llm-foundry, scripts/train/yamls/pretrain)."""
 VOCAB = 50368
-MS_PER_S = 1000
 H100, A100 = "h100_sxm", "a100_80g"
 
 
@@ -116,7 +116,7 @@ def write_predictions(store: Store) -> None:
     done: list[tuple[object, ...]] = []
     for case in CASES:
         times = classes(iteration(scenario(case), store), 1)
-        rate = case.tokens / times.pop("iteration") * MS_PER_S
+        rate = case.tokens / times.pop("iteration") * PS_PER_S / PS_PER_MS
         done.append((*case, f"{rate:.1f}", *(f"{time_ms:.1f}" for time_ms in times.values())))
         write_csv(PREDICTIONS, (*Case._fields, RATE, *(f"{name}_ms" for name in times)), done)
 
