@@ -55,6 +55,9 @@ UNCOUNTED = {
     ("far.far_requests", "far.far_answers"): Change(
         "ports between partitions twice as wide", {"l2.far_bytes_per_clk": TWICE}, "ports between partitions"
     ),
+    ("l2.blocked_ps",): Change(
+        "twice as many requests that may wait for one line", {"l2.mshr_merges": TWICE}, "miss entries of L2"
+    ),
 }
 """Counters of which one says that a run uses a unit -> its change. How busy these units are is not counted."""
 LATENCIES = Change(
@@ -93,7 +96,7 @@ ON_NODES = (NETWORK_LATENCY, STEPS, *ON_ONE_GPU)
 ASSUMED_FIRST = (
     *("network.latency_ps", "network.GB_per_s", "network.efficiency"),
     *("link.latency_ps", "link.efficiency", "collective.step_ps", "collective.launch_ps", "dma.setup_ps"),
-    *("tracker.latency_ps", "mca.strict", "mca.medium", "dma.outstanding", "link.credits"),
+    *("tracker.latency_ps", "mca.strict", "mca.medium", "dma.outstanding", "link.credits", "l2.mshr_merges"),
     *("hbm.queue_entries", "hbm.extra_latency_ps", "hbm.request_ps", "noc.latency_clk", "l2.latency_clk"),
     *("cu.loads_outstanding", "noc.response_bytes_per_clk", "noc.bank_bytes_per_clk", "l2.mshrs", "l1.mshrs"),
     *("dispatch.launch_ps", "dispatch.workgroup_ps", "noc.bank_fifo", "noc.cu_fifo"),

@@ -180,6 +180,7 @@ def test_a_unit_without_a_share_is_tried_where_it_is_used(run, unit, counter, li
     [
         ("stream:flow=read,buffer_bytes=1048576", "t3_2024", ["dispatch.workgroup_ps=100000"], "sure: workgroups "),
         ("gemm:m=256,n=256,k=64,split_k=2", "h100_sxm", ["l2.atomics_per_clk=0.001"], "but atomics on one address "),
+        ("gemm:m=1024,n=1024,k=1984", "t3_2024", [], "not confirmed: CUs and their ports twice"),
         ("stream:flow=read,buffer_bytes=4194304", "a100_80g_halves", ["l2.far_bytes_per_clk=1"], "but ports between "),
     ],
 )
