@@ -64,7 +64,8 @@ class FlashAttention(Heads):
 
     OTHER_RANGES: ClassVar[tuple[str, ...]] = ("head_dim", "kv_heads")
     NEEDS: ClassVar[dict[str, dict[str, object]]] = {
-        name: {"backward": False} for name in ("paged", "stats", "library")
+        **{name: {"backward": False} for name in ("paged", "stats", "library")},
+        "splits": {"queries": 1},
     }
 
     causal: bool = True
@@ -81,8 +82,8 @@ class FlashAttention(Heads):
         if self.dtype not in TYPES:
             raise UserError(f"flash_attention dtype = {self.dtype}: allowed are {', '.join(TYPES)}")
         super().check()
-        if self.splits < 0 or (self.splits > 1 and self.queries != 1):
-            raise UserError(f"flash_attention splits = {self.splits}: must be >= 0; more than 1 only with queries=1")
+        if self.splits < 0:
+            raise UserError(f"flash_attention splits = {self.splits}: must be >= 0")
         if self.backward and self.queries not in (0, self.seq):
             raise UserError(f"flash_attention queries = {self.queries}: must be seq with backward=true")
 

@@ -72,6 +72,7 @@ def test_the_list_has_every_field():
         (["flash_attention:batch=1,heads=4,kv_heads=3,seq=64"], ["kv_heads = 3", "divide"]),
         (["flash_attention:batch=1,heads=4,seq=64,dtype=fp32"], ["dtype = fp32", "bf16"]),
         (["flash_attention:batch=1,heads=4,seq=64,splits=2"], ["splits = 2", "queries=1"]),
+        (["flash_attention:batch=1,heads=4,seq=64,splits=1"], ["splits = 1", "queries=1"]),
         (["rotary:tokens=8,heads=1,kv_heads=1,head_dim=3"], ["head_dim = 3", "even"]),
         (["moe_permute:tokens=8,experts=2,top_k=3,hidden=8"], ["top_k = 3", "<= 2"]),
         (["adam:parameters=8,dtype=int8"], ["dtype = int8", "fp32"]),
