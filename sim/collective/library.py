@@ -334,13 +334,14 @@ def messages_of(kind: str, gpus: int) -> int:
 
 
 def _channels(row: Row, algorithm: str, kind: str, gpus: int, data_bytes: int, protocol: str) -> int:
-    """Channels that a size deserves. In a direct algorithm each message has its own."""
+    """Channels that a size deserves. In a direct algorithm each message has its own, if there are enough."""
     if algorithm == DIRECT:
         most = row.direct_channels
         while most * gpus > row.direct_channels and most > 1:  # as NCCL does (p2pTasksToPlan)
             most //= 2
         most = min(most, row.message_channels or most)
-        return messages_of(kind, gpus) * min(most, -(-data_bytes // (gpus * DIRECT_LEAST_BYTES)))
+        channels = messages_of(kind, gpus) * min(most, -(-data_bytes // (gpus * DIRECT_LEAST_BYTES)))
+        return min(row.direct_channels, channels)
     most = row.nvls_channels if algorithm == NVLS else row.channels
     return max(1, min(most, data_bytes // row.figures(protocol).least_bytes))
 

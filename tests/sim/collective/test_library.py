@@ -133,6 +133,11 @@ def test_values_that_the_user_sets_stay():
     assert found.machine.link.GB_per_s == 300 and "library.toml" in found.sources["link.GB_per_s"].source
 
 
+@pytest.mark.parametrize(("gpus", "channels"), [(4, 32), (24, 24), (32, 32), (33, 32), (64, 32)])
+def test_messages_share_channels_if_there_are_more(gpus, channels):
+    assert choose("nccl_h100", "all_to_all", gpus, 1 << 28, node_gpus=gpus).channels == channels
+
+
 @pytest.mark.parametrize("size", [1, 512, 100_000, 1 << 20, 5_000_001])
 @pytest.mark.parametrize("gpus", [2, 3, 8])
 def test_a_buffer_is_padded_to_equal_chunks_of_whole_lines(size, gpus):
