@@ -16,7 +16,7 @@ from sim.spec import Machine
 from traces.bounds import Bound
 from traces.choices import allowed_names
 from traces.errors import UserError
-from traces.toml_file import toml_of
+from traces.toml_file import toml_of, toml_of_text
 
 FOLDER = Path(__file__).parent
 FABRIC = FOLDER / "fabric" / "t3.toml"
@@ -175,7 +175,7 @@ def _parse_override(text):
     if not equals or not field or not value:
         raise PresetError(f"--set {text}: allowed is unit.field=value, e.g. hbm.queue_entries=32")
     try:
-        return field, tomllib.loads(f"value = {value}")["value"]
+        return field, toml_of_text(f"value = {value}", f"--set {field}", PresetError)["value"]
     except tomllib.TOMLDecodeError:
         return field, value  # the bare name of an enum member
 
