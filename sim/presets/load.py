@@ -16,7 +16,7 @@ from sim.spec import Machine
 from traces.bounds import Bound
 from traces.choices import allowed_names
 from traces.errors import UserError
-from traces.toml_file import toml_of
+from traces.toml_file import toml_of, toml_of_text
 
 FOLDER = Path(__file__).parent
 FABRIC = FOLDER / "fabric" / "t3.toml"
@@ -53,7 +53,7 @@ def load_preset(name_or_path, overrides=()):
         PresetError: an unknown name, field or enum member, a wrong type or range, a missing value, kind or source, or
             values that do not fit each other.
     """
-    title, given = _read(_path_of(name_or_path), ())
+    title, given = _read(*_opened(name_or_path), ())
     own = _borrowed() | given
     changed = {
         field: (value, Source(OVERRIDE, "set for this run"), where) for field, value, where in _overrides(overrides)
@@ -84,37 +84,47 @@ def preset_from_dict(stored):
 @cache
 def _borrowed():
     """Leaves of the machine of the T3 paper, for a machine that does not give them."""
-    leaves = _read(FABRIC, ())[1].items()
+    leaves = _read(*_opened(FABRIC), ())[1].items()
     return {
         field: (value, Source(BORROWED, f"as the machine of the T3 paper ({given.kind}: {given.source})"), where)
         for field, (value, given, where) in leaves
     }
 
 
-def _path_of(name_or_path):
+def _opened(name_or_path):
+    """Path and content of the file of a preset."""
     path = Path(name_or_path)
-    if path.suffix == ".toml" or len(path.parts) > 1:
+    if path.suffix != ".toml" and len(path.parts) <= 1:
+        if str(name_or_path) not in presets():
+            raise PresetError(f"no preset {name_or_path!r}; {choices(str(name_or_path), presets())}, or a .toml file")
+        path = FOLDER / f"{name_or_path}.toml"
+    try:
         if not path.is_file():
             raise PresetError(f"{path}: no such preset file")
-        return path
-    if str(name_or_path) not in presets():
-        raise PresetError(f"no preset {name_or_path!r}; {choices(str(name_or_path), presets())}, or a .toml file")
-    return FOLDER / f"{name_or_path}.toml"
+        return path, path.read_bytes()
+    except OSError as problem:
+        raise PresetError(f"{path}: {problem.strerror}") from None
 
 
-def _read(path, children):
-    """Title and leaves (dotted field -> (value, Source, where)) of a file and of the file that it extends."""
-    if path in children:
+def _read(path, content, children):
+    """Title and leaves (dotted field -> (value, Source, where)) of a file and of the file that it extends.
+
+    Args:
+        content: bytes of the file.
+        children: resolved paths of the files that extend it.
+    """
+    resolved = path.resolve()
+    if resolved in children:
         raise PresetError(f"{path}: extends: a circle of {', '.join(child.name for child in children)}")
-    header, own = _parsed(path, path.read_bytes())
+    header, own = _parsed(path, content)
     given = {}
     if header["extends"]:
         base = path.parent / header["extends"] if header["extends"].endswith(".toml") else header["extends"]
         try:
-            base = _path_of(base)
+            opened = _opened(base)
         except PresetError as problem:
             raise PresetError(f"{path}: extends: {problem}") from None
-        _, given = _read(base, (*children, path))
+        _, given = _read(*opened, (*children, resolved))
     return header["title"] or path.stem, given | own
 
 
@@ -175,7 +185,7 @@ def _parse_override(text):
     if not equals or not field or not value:
         raise PresetError(f"--set {text}: allowed is unit.field=value, e.g. hbm.queue_entries=32")
     try:
-        return field, tomllib.loads(f"value = {value}")["value"]
+        return field, toml_of_text(f"value = {value}", f"--set {field}", PresetError)["value"]
     except tomllib.TOMLDecodeError:
         return field, value  # the bare name of an enum member
 

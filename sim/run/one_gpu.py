@@ -31,7 +31,7 @@ def simulate(
     Args:
         source: the trace; see `traces.source.TraceSource`.
         preset: the machine (`sim.presets.load_preset`).
-        kernels: numbers of the kernels to run, counted from 0; None = all.
+        kernels: numbers of the kernels to run, counted from 0, each once; None = all.
         flush_l2: write back and empty L2 after every kernel; else L2 keeps its lines.
         interval_ps: of the time series, 0 = none.
         progress: called with (kernel, workgroups done, workgroups).
@@ -44,8 +44,9 @@ def simulate(
         RunResult, one KernelResult per kernel; `sim.run.run.Run.signed` adds input and options.
 
     Raises:
-        UserError: a kernel that does not fit the machine, a kernel number that the trace does not have, a deadlock.
+        UserError: a kernel that does not fit the machine, kernel numbers as `check_numbers`, a deadlock.
     """
+    _check_chosen(kernels)  # before the simulation; how many kernels there are is known after it
     gpu = Gpu(preset.machine, interval_ps, (lambda node: line_trace(line_of(node))) if line_trace else None)
     saved = sequence_of(save_points.state) if save_points and save_points.state else None
     done = saved.done if saved else []
@@ -67,7 +68,7 @@ def simulate(
             parts.append(part_of(found, command, gpu, watch))
             done.append(extended(parts))
         number += 1
-    _check_numbers(kernels, number)
+    check_numbers(kernels, number)
     result = RunResult(preset, {}, {}, done, figures=figures_of(parts))
     if done and not accuracy:
         result.kernel_ps = int(gpu.node.cus["last_exit_ps"].max())
@@ -103,7 +104,22 @@ def _run_one(
     return KernelResult(kernel.info.name, sequence.start_ps, end_ps, units, totals(units))
 
 
-def _check_numbers(kernels: Sequence[int] | None, count: int) -> None:
+def check_numbers(kernels: Sequence[int] | None, count: int) -> None:
+    """Refuse numbers that name no kernel.
+
+    Args:
+        kernels: the numbers, counted from 0; None = all.
+        count: kernels of the trace.
+
+    Raises:
+        UserError: no number, one twice, one that the trace does not have.
+    """
+    _check_chosen(kernels)
     missing = sorted(number for number in kernels or () if not 0 <= number < count)
     if missing:
         raise UserError(f"kernels: found {missing[0]}, allowed are 0 to {count - 1}: the trace has {count} kernels")
+
+
+def _check_chosen(kernels: Sequence[int] | None) -> None:
+    if kernels is not None and (not kernels or len(set(kernels)) < len(kernels)):
+        raise UserError(f"kernels: found {list(kernels)}, allowed are one number or more, each once")

@@ -38,8 +38,10 @@ def check_syntax(path: str) -> None:
     """Refuse a policy file that is not Python. It is not run.
 
     Raises:
-        UserError: names the line.
+        UserError: another ending than .py; or names the line.
     """
+    if not path.endswith(".py"):
+        raise UserError(f"{path}: found the ending {Path(path).suffix!r}, allowed is .py")
     try:
         compile(Path(path).read_bytes(), os.path.abspath(path), "exec")
     except (SyntaxError, ValueError) as error:

@@ -186,7 +186,7 @@ class KernelRun(OneGpuRun):
 
     Attributes:
         source: the trace.
-        kernels: numbers of the kernels to run, counted from 0; None = all.
+        kernels: numbers of the kernels to run, counted from 0, each once; None = all.
         accuracy: largest relative error of time that the run may state; 0 = all is simulated. With an accuracy, long
             kernels are simulated in part (`sim.run.extrapolation`).
     """
@@ -232,7 +232,7 @@ class KernelRun(OneGpuRun):
         return {name: value for name, value in self._input.items() if name != "text"} | warned
 
     def own_options(self) -> dict[str, Any]:
-        kernels = None if self.kernels is None else sorted(set(self.kernels))
+        kernels = None if self.kernels is None else sorted(self.kernels)
         return {"kernels": kernels, "flush_l2": self.flush_l2} | ({"accuracy": self.accuracy} if self.accuracy else {})
 
     def makers(self) -> Iterable[object]:

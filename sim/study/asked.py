@@ -14,13 +14,16 @@ from sim.collective.own_plan import load_plan
 from sim.gemm_facts import gpu_facts
 from sim.presets import Preset, load_preset
 from sim.run.accuracy import EXACT, accuracy_of
-from sim.run.policy_file import policy_digest
+from sim.run.inputs import chosen_kernels
+from sim.run.one_gpu import check_numbers
+from sim.run.policy_file import bound_file, policy_digest
 from sim.run.result import RunResult
 from sim.run.run import KernelRun, Run
 from sim.scenario.archive import scenario_row, scenario_runs
 from sim.scenario.asked import asked_configurations
 from sim.scenario.result import COLUMN, CONFIGURATIONS
 from sim.scenario.scenario import Scenario, assemble
+from sim.spec import Arbiter
 from sim.study.fields import KERNEL_PREFIX, PATHS, Kind, StudyError, kernel_of, part_of
 from tracer.gemm.kernel import kernel_fields
 from tracer.kernels import NamedGemm, make_gemm, make_kernels
@@ -71,7 +74,7 @@ class AskedScenario:
 
     @cached_property
     def runs(self) -> dict[str, Run]:
-        return self.scenario.runs(self.configurations)
+        return _with_arbiter(self.scenario.runs(self.configurations))
 
     @property
     def content(self) -> dict[str, Any]:
@@ -118,6 +121,8 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
         )
     elif "trace" in settings:
         source = _trace(settings["trace"], os.stat(settings["trace"]).st_mtime_ns)
+        if "kernels" in settings:
+            check_numbers(settings["kernels"], len(chosen_kernels(source, None)))
     else:
         raise StudyError('trace: missing; run = "replay" replays a trace archive')
     kernels = tuple(settings["kernels"]) if "kernels" in settings else None
@@ -125,7 +130,7 @@ def asked_of(settings: dict[str, Any], folder: str) -> Asked | AskedScenario:
     flush_l2 = settings.get("flush_l2", True)
     run = KernelRun(source=source, kernels=kernels, flush_l2=flush_l2, accuracy=accuracy, **common)
     content = {"preset": run.preset.as_dict(), "runs": [run.key], "options": run.options}
-    return Asked({"": run}, content)
+    return Asked(_with_arbiter({"": run}), content)
 
 
 @lru_cache(OPEN_TRACES)
@@ -153,6 +158,13 @@ def _preset(settings: dict[str, Any], folder: str) -> Preset:
     name = settings["preset"]
     loaded = load_preset(os.path.join(folder, name) if name.endswith(".toml") else name, machine)
     return replace(loaded, name=name)
+
+
+def _with_arbiter(runs: dict[str, Run]) -> dict[str, Run]:
+    """The runs. Refuses the arbiter `user` without a policy."""
+    if any(run.arbiter() == Arbiter.USER and not (run.policy or bound_file()) for run in runs.values()):
+        raise StudyError('hbm.arbiter: found user without a policy, allowed is user with policy = "FILE.py"')
+    return runs
 
 
 def _asked_scenario(gemm: NamedGemm, options: dict[str, Any], common: dict[str, Any]) -> AskedScenario:

@@ -138,21 +138,23 @@ def _base(path: Path, content: dict, tables: dict) -> dict[str, Any]:
         if isinstance(value, dict):
             raise StudyError(f"{path}: [{name}]: unknown table; allowed are {', '.join(TABLES)}; values of the machine "
                              'belong in [set], a kernel is a text: kernel = "gemm:m=512,n=512,k=256"')  # fmt: skip
-    given = content | _flat(tables["set"]) | _flat({"t3": tables["t3"]})
+    given = _flat(str(path), content, tables["set"], {"t3": tables["t3"]})
     return DEFAULTS | {name: checked_field(name, value, str(path)) for name, value in given.items()}
 
 
 def _axes(path: Path, table: Any) -> dict[str, list]:
     if not isinstance(table, dict):
         raise StudyError(f"{path}: axes: found {table!r}, allowed is a table of lists")
-    axes = _flat(table)
+    where = f"{path}: axes"
+    axes = _flat(where, table)
     for name, values in axes.items():
-        where = f"{path}: axes"
         if not isinstance(values, list) or not values:
             raise StudyError(f"{where}: {name}: found {values!r}, allowed is a list of values")
         for value in values:
             checked_field(name, value, where)
-        if len({tuple(value) if isinstance(value, list) else value for value in values}) < len(values):
+        # Python finds that 1 is equal to True
+        distinct = {(type(value) is bool, tuple(value) if isinstance(value, list) else value) for value in values}
+        if len(distinct) < len(values):
             raise StudyError(f"{where}: {name}: found {values!r}, allowed is each value once")
     return axes
 
@@ -160,9 +162,10 @@ def _axes(path: Path, table: Any) -> dict[str, list]:
 def _listed(path: Path, tables: Any) -> list[dict[str, Any]]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise StudyError(f"{path}: points: found {tables!r}, allowed are tables [[points]]")
+    places = [f"{path}: points[{number}]" for number in range(len(tables))]
     return [
-        {name: checked_field(name, value, f"{path}: points[{number}]") for name, value in _flat(table).items()}
-        for number, table in enumerate(tables)
+        {name: checked_field(name, value, where) for name, value in _flat(where, table).items()}
+        for where, table in zip(places, tables, strict=True)
     ]
 
 
@@ -183,12 +186,20 @@ def _coordinates(path: Path, axes: dict[str, list], listed: list[dict[str, Any]]
     ]
 
 
-def _flat(table: dict, prefix: str = "") -> dict[str, Any]:
-    """Join the names of nested tables by dots. TOML reads a.b = 1 as a nested table."""
+def _flat(where: str, *tables: dict) -> dict[str, Any]:
+    """Join the names of nested tables by dots. TOML reads a.b = 1 as a nested table.
+
+    Raises:
+        StudyError: a field is given twice: TOML reads "a.b" = 1 as another field.
+    """
     flat: dict[str, Any] = {}
-    for name, value in table.items():
+    left = [item for table in reversed(tables) for item in reversed(table.items())]
+    while left:
+        name, value = left.pop()
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
+            left += [(f"{name}.{inner}", each) for inner, each in reversed(value.items())]
+        elif name in flat:
+            raise StudyError(f"{where}: {name}: found {flat[name]!r} and {value!r}, allowed is one of them")
         else:
-            flat[prefix + name] = value
+            flat[name] = value
     return flat

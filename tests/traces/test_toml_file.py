@@ -21,6 +21,21 @@ def test_a_byte_order_mark_is_skipped(tmp_path):
     assert len(load_study(study).points) == 1
 
 
+INTEGER, DEPTH = "found an integer of more than 4300 digits", "found values nested too deep"
+ODD = {"9" * 5000: INTEGER, "0x" + "f" * 5000: INTEGER, "[" * 3000: DEPTH, "{a = " * 3000: DEPTH}
+"""Value -> what the message says. Python refuses to read or to print it."""
+
+
+@pytest.mark.parametrize(("value", "words"), ODD.items(), ids=["integer", "hexadecimal", "lists", "tables"])
+def test_values_that_no_message_could_show_are_refused_by_every_door(value, words, tmp_path):
+    path = tmp_path / "odd.toml"
+    path.write_text(f"l2.bytes = {value}\n")
+    doors = {load_preset: path, load_study: path, lambda text: load_preset("v100", [text]): f"l2.bytes={value}"}
+    for door, given in doors.items():
+        with pytest.raises(UserError, match=rf"(odd\.toml|--set l2\.bytes): {words}, allowed are "):
+            door(given)
+
+
 @pytest.mark.parametrize("content", [b"[cu\n", b"\xff", MARK + MARK])
 def test_the_message_names_the_file(tmp_path, content):
     path = tmp_path / "bad.toml"

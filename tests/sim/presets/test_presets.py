@@ -148,6 +148,7 @@ def test_wrong_override_is_named(override, words):
         ("[cu\n", ["not a TOML file", "line 1"]),
         ("extends = 'v99'", ["mine.toml: extends", "'v99'", "v100"]),
         ("extends = 'v99.toml'", ["mine.toml: extends", "v99.toml: no such preset file"]),
+        (f"extends = '{'a' * 300}.toml'", ["mine.toml: extends", "a.toml: File name too long"]),
         ("extends = 'v100'\nhbm = 3", ["mine.toml: hbm", "found 3", "a table [hbm] of its fields"]),
         ("extends = 3", ["extends", "found 3"]),
         ("extends = 'v100'\n[gpu]\ncount = 3", ["gpu", "cu"]),
@@ -180,10 +181,14 @@ def test_file_may_extend_a_neighbour(tmp_path):
     assert (machine.cu.count, machine.l2.mshrs) == (40, 7)
 
 
-def test_circle_of_files_is_named(tmp_path):
+@pytest.mark.parametrize("again", ["a.toml", "sub/../a.toml", "same.toml"])
+def test_circle_of_files_is_named(again, tmp_path):
+    """However it spells a path."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "same.toml").symlink_to("a.toml")
     (tmp_path / "a.toml").write_text("extends = 'b.toml'")
-    (tmp_path / "b.toml").write_text("extends = 'a.toml'")
-    with pytest.raises(PresetError, match="circle"):
+    (tmp_path / "b.toml").write_text(f"extends = '{again}'")
+    with pytest.raises(PresetError, match=r"a circle of a\.toml, b\.toml$"):
         load_preset(tmp_path / "a.toml")
 
 

@@ -1,5 +1,7 @@
 """Replaying a trace: which kernels, what L2 keeps, when they start, and that the archive is a function of the input."""
 
+import re
+
 import pytest
 
 from sim.results import write_results
@@ -70,15 +72,22 @@ def test_launch_and_gap():
     assert second.end_ps - second.start_ps < first.end_ps - first.start_ps  # it hits in L2
 
 
-@pytest.mark.parametrize("chosen", [[0], [1], [0, 2], [2, 1], [1, 1]])
+@pytest.mark.parametrize("chosen", [[0], [1], [0, 2], [2, 1]])
 def test_chosen_kernels_run_as_if_the_others_were_not_there(chosen):
     kernels = [READ, WRITE, kernel([[[load(A)]]], name="other")]
     found = simulate(CommandSequence(kernels), small_preset(), kernels=chosen)
-    assert [result.name for result in found.kernels] == [kernels[k].info.name for k in sorted(set(chosen))]
-    alone = simulate(CommandSequence([kernels[k] for k in sorted(set(chosen))]), small_preset())
+    assert [result.name for result in found.kernels] == [kernels[k].info.name for k in sorted(chosen)]
+    alone = simulate(CommandSequence([kernels[k] for k in sorted(chosen)]), small_preset())
     assert [r.totals for r in found.kernels] == [r.totals for r in alone.kernels]
 
 
 def test_a_kernel_that_is_not_there():
     with pytest.raises(UserError, match="kernels: found 7, allowed are 0 to 1"):
         simulate(CommandSequence([READ, WRITE]), small_preset(), kernels=[0, 7])
+
+
+@pytest.mark.parametrize("chosen", [[], [1, 1]])
+def test_a_choice_of_no_kernel_or_of_one_twice(chosen):
+    message = f"kernels: found {chosen}, allowed are one number or more, each once"
+    with pytest.raises(UserError, match=re.escape(message)):
+        simulate(CommandSequence([READ, WRITE]), small_preset(), kernels=chosen)

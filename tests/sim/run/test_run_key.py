@@ -237,8 +237,10 @@ def test_runs_travel_to_other_processes(tmp_path):
         assert (again.key, again.title, again.cost) == (run.key, run.title, run.cost)
 
 
-def test_a_kernel_that_is_named_twice_is_one():
-    assert replace(RUNS["gemm"], kernels=(0, 0)).key == replace(RUNS["gemm"], kernels=(0,)).key
+def test_the_order_of_chosen_kernels_does_not_decide():
+    """A kernel that is named twice does: a stored result would hide the mistake."""
+    assert replace(RUNS["gemm"], kernels=(1, 0)).key == replace(RUNS["gemm"], kernels=(0, 1)).key
+    assert replace(RUNS["gemm"], kernels=(0, 0)).key != replace(RUNS["gemm"], kernels=(0,)).key
 
 
 def test_the_cost_is_that_of_the_chosen_kernels():

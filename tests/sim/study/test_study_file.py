@@ -1,12 +1,19 @@
 """Study files: which points they name, what decides their digest, and every mistake with file and field."""
 
+import sys
+
 import pytest
 
+from sim.hw.policy import MODULE
 from sim.study import StudyError, load_study
+from tracer.kernels import make_kernel
+from tracer.sequence import CommandSequence
+from traces.archive import write_archive
 from traces.errors import UserError
 
 BASE = "kernel = 'gemm:m=64,n=64,k=32'\n"
 T3 = 'run = "t3"\n' + BASE
+T3_USER = 'run = "t3"\nkernel = "gemm:m=256,n=256,k=64"\nset.hbm.arbiter = "user"\nt3.gpus = 2\n'
 POLICY = "def pick(channel, now_ps):\n    return -1\n"
 
 
@@ -139,6 +146,13 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         (BASE + "[axes]\nl2.mshrs = []\n", ["l2.mshrs", "[]"]),
         (BASE + "[axes]\nl2.mshrs = [5, 5]\n", ["l2.mshrs", "each value once"]),
         (BASE + "[axes]\nhbm.clock_MHz = [500, 500.0]\n", ["hbm.clock_MHz", "each value once"]),
+        (BASE + "[axes]\nkernel.m = [1, true]\n", ["gemm: m: found True", "a whole number"]),
+        (BASE + '[axes]\n"l2.ways" = [16]\nl2.ways = [8]\n', ["axes: l2.ways: found [16] and [8]"]),
+        (BASE + '[[points]]\n"l2.ways" = 16\nl2.ways = 8\n', ["points[0]: l2.ways: found 16 and 8"]),
+        (BASE + '"l2.ways" = 16\n[set]\nl2.ways = 8\n', ["toml: l2.ways: found 16 and 8", "one of them"]),
+        (BASE + '[set]\nl2.ways = 8\n"l2.ways" = 8\n', ["toml: l2.ways: found 8 and 8"]),
+        (T3 + "t3.gpus = 4\nset.t3.gpus = 8\n", ["toml: t3.gpus: found 8 and 4"]),
+        (BASE + "set." + "a." * 3000 + "a = 1\n", ["allowed are "]),
         ('run = "replay"\ntrace = "a.h5"\n[axes]\nkernels = [[0, 1], [0, 1]]\n', ["kernels", "each value once"]),
         (BASE + '[axes]\nl2.mshrs = [1, "many"]\n', ["l2.mshrs", "'many'", "int"]),
         (BASE + "[set]\nl2.mshrs = -1\n", ["l2.mshrs", "-1", "1 to 8,192: "]),
@@ -187,16 +201,35 @@ def test_a_point_that_cannot_run_does_not_stop_the_others(study):
         (T3 + "[[points]]\nt3.gpus = 4\n[[points]]\nt3.gpus = 4\nt3.configurations = []\n", ["points[1]: t3.c", "[]"]),
         ('policy = "none.py"\n' + BASE, ["policy: no file none.py"]),
         (BASE + '[[points]]\nhbm.queue_entries = 16\n[[points]]\npolicy = "bad.py"\n', ["policy: ", "bad.py:2: Syn"]),
+        ('policy = "study.toml"\n' + BASE, ["policy: ", "study.toml: found the ending '.toml', allowed is .py"]),
+        (BASE + '[axes]\nhbm.arbiter = ["user"]\n', ["no point can run: hbm.arbiter: found user without a policy"]),
+        (T3_USER, ["no point can run: hbm.arbiter: found user without"]),
         ("kernels = [-1]\n" + BASE, ["kernels", "[-1]"]),
     ],
 )
-def test_mistakes(text, words, study, tmp_path):
+def test_mistakes(text, words, study, tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)  # another test may have bound a policy
     (tmp_path / "bad.py").write_text("# no colon\ndef pick(channel, now_ps)\n    return -1\n")
     with pytest.raises(StudyError) as caught:
         study(text)
     message = str(caught.value)
     assert "study.toml: " in message and "\n" not in message.strip()
     assert all(word in message for word in words), message
+
+
+@pytest.mark.parametrize(
+    ("kernels", "words"), [([], "one number or more"), ([0, 0], "each once"), ([5], "0 to 0: the trace has 1 kernels")]
+)
+def test_a_replay_of_kernels_that_are_not_there(kernels, words, study, tmp_path):
+    write_archive(tmp_path / "a.h5", CommandSequence([make_kernel("gemm:m=64,n=64,k=32")]))
+    axis = f'run = "replay"\ntrace = "a.h5"\naxes.kernels = [{kernels}]\n'
+    with pytest.raises(StudyError, match=rf"no point can run: kernels: found .*, allowed are .*{words}"):
+        study(axis)
+
+
+def test_the_arbiter_user_without_a_policy_where_no_run_reads_it(study):
+    """It is the arbiter of T3-MCA only."""
+    assert study(T3_USER + 't3.configurations = ["Sequential"]\n').points[0].runs
 
 
 def test_no_such_file(tmp_path):
