@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.data_type import DataType
-from tracer.gemm.architecture import GpuFacts, architecture
+from tracer.gemm.architecture import GemmLibrary, GpuFacts, architecture
 from tracer.gemm.fields import STANDS_FOR, GemmShorthand, gemm_of, names_kernel, on_machine
 from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
@@ -55,12 +55,14 @@ class KernelForm(NamedTuple):
         make: takes the given fields by name; None = the only dataclass itself.
         instead: field -> the fields without a default that it replaces.
         per_machine: `make` takes the machine too, as `gpu`.
+        family: library whose matrix instructions it has; None = those of the machine's own.
     """
 
     parameters: tuple[Any, ...]
     make: Callable[..., KernelSource] | None = None
     instead: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     per_machine: bool = False
+    family: GemmLibrary | None = None
 
 
 OPERATORS: tuple[type[Operator], ...] = (
@@ -82,6 +84,7 @@ OPERATORS: tuple[type[Operator], ...] = (
     ),
     *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
 )
+FAMILIES: dict[type[Operator], GemmLibrary] = {FlashAttention: GemmLibrary.SM80}
 KERNELS = {
     "gemm": KernelForm(
         (GemmProblem, GemmShorthand, GemmKernel),
@@ -89,7 +92,7 @@ KERNELS = {
         {name: STANDS_FOR[name] for name in ("shape", "workload", "groups")},
         True,
     ),
-    **{operator.NAME: KernelForm((operator,)) for operator in OPERATORS},
+    **{operator.NAME: KernelForm((operator,), family=FAMILIES.get(operator)) for operator in OPERATORS},
     "chase": KernelForm((PointerChase,)),
     "stream": KernelForm((BufferStream,)),
 }
@@ -199,7 +202,8 @@ def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, An
     if KERNELS[name].per_machine:
         return given
     dtype = given.get("dtype", fields["dtype"][1] if "dtype" in fields else DataType.FP16)
-    return {field: value for field, value in on_machine(gpu, dtype).items() if field in fields} | given
+    found = on_machine(gpu, dtype, KERNELS[name].family)
+    return {field: value for field, value in found.items() if field in fields} | given
 
 
 def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:

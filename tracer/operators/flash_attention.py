@@ -29,7 +29,8 @@ from tracer.gemm.problem import next_region
 from tracer.operators.attention import Heads
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.flash_kernel import STAT_BYTES, FlashBackward, FlashForward, FlashShape
+from tracer.operators.flash_backward import FlashBackward
+from tracer.operators.flash_kernel import STAT_BYTES, FlashForward, FlashShape
 from tracer.operators.library import Library
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use, regions
@@ -55,6 +56,8 @@ class FlashAttention(Heads):
         splits: parts of the keys of a generation step; 0 = enough for the machine.
         stats: the logarithm of the sum of each row is stored (training).
         library: TORCH = the forward kernel of PyTorch.
+        mac_cost: time of a multiply-accumulate, relative to the machine's fp16. FlashAttention 2 has the matrix
+            instructions of Ampere on every machine.
 
     Raises:
         UserError: a field has an impossible value.
@@ -74,6 +77,7 @@ class FlashAttention(Heads):
     stats: bool = False
     backward: bool = False
     library: Library = Library.GENERIC
+    mac_cost: float = 1.0
 
     def check(self) -> None:
         if self.head_dim not in range(HEAD_DIM_STEP, HEAD_DIM_MAX + 1, HEAD_DIM_STEP):
@@ -97,7 +101,7 @@ class FlashAttention(Heads):
             parts = max(1, min(wanted, -(-self.seq // MIN_SPLIT_KEYS)))
         return FlashShape(
             self.batch, self.heads, kv_heads, queries, self.seq, self.head_dim, self.dtype.bytes, self.causal, parts,
-            self.lanes, self.paged, self.library == Library.TORCH,
+            self.lanes, self.paged, self.library == Library.TORCH, self.mac_cost,
         )  # fmt: skip
 
     def parts(self) -> tuple[EvenKernel, ...]:

@@ -1,9 +1,8 @@
-"""The kernels of FlashAttention 2: forward (prompt and generation) and the main one of the backward pass.
+"""The forward kernel of FlashAttention 2 (prompt and generation), and what it shares with the backward one.
 
 Forward: 4 warps; a tile of 128 queries stays in shared memory; keys and values are streamed, 64 at a time. Generation
 and a paged cache have the kernel for split keys: 64 queries, 128 keys at a time. If more heads share keys, several
 workgroups walk the same keys.
-Backward: 8 warps; tiles of 128 keys and values stay; tiles of 64 queries and output gradients are streamed.
 With 64 lanes (CDNA) tiles are halved until they fit 64 KB of shared memory (assumed).
 """
 
@@ -18,7 +17,7 @@ import numpy as np
 from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join, join_warps
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.flash_shape import FlashShape
-from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
+from tracer.operators.tile_loop import Phase, Tile, TileLoop
 from traces.schema import LINE_BYTES, Kind, Pipe
 from traces.source import KernelInfo, Moved, Workgroup
 
@@ -206,7 +205,7 @@ class FlashForward(Tiled):
                 self._loop.whole_tile(Kind.STORE, o, out_row, warp),
             ]
             if self.stats is not None and warp == 0:
-                parts.append(_line(Kind.STORE, self.stats + stats * STAT_BYTES, q.rows, s.lanes))
+                parts.append(line_of_numbers(Kind.STORE, self.stats + stats * STAT_BYTES, q.rows, s.lanes))
             warps.append(join([*parts, event(Kind.EXIT)]))
         return warps
 
@@ -239,125 +238,10 @@ class FlashForward(Tiled):
             Phase(K, V, 0, macs, tile_bytes + self._rows * s.row_bytes, copy_alu=pages, **softmax),
             Phase(V, K, 1, macs, tile_bytes, copy_alu=pages),
         )
-        return TileLoop(self.WARPS, s.lanes, self.block_n, phases)
+        return TileLoop(self.WARPS, s.lanes, self.block_n, phases, s.mac_cost)
 
 
-@dataclass(frozen=True)
-class FlashBackward(Tiled):
-    """The main kernel of the backward pass.
-
-    Attributes:
-        queries: addresses of q and of the gradient of o. keys: of k and v.
-        stats: of the two numbers per query. sums: of the gradient of q. out: of the gradients of k and v.
-    """
-
-    NAME: ClassVar[str] = "flash_backward"
-    VERSION: ClassVar[int] = 1
-    WARPS: ClassVar[int] = 8
-
-    shape: FlashShape
-    queries: tuple[int, int]
-    keys: tuple[int, int]
-    stats: tuple[int, int]
-    sums: int
-    out: tuple[int, int]
-
-    @cached_property
-    def tiles(self) -> tuple[int, int]:
-        """Queries of an iteration, and keys of a workgroup."""
-        block_m, block_n = 64, 128
-        while self.shape.lanes == 64 and _tiles_bytes(block_m, block_n, self.shape) > CDNA_SHARED_BYTES:
-            block_m, block_n = block_m // 2, block_n // 2
-        return block_m, block_n
-
-    @property
-    def blocks(self) -> int:
-        """Workgroups of one head."""
-        return -(-self.shape.keys // self.block_n)
-
-    @property
-    def moved_bytes(self) -> Moved:
-        q, kv = self.shape.tensor_bytes
-        sums = q * SUM_BYTES // self.shape.element_bytes
-        return Moved(2 * (q + kv) + sums, 2 * q + sums)  # gradients of k and v for each head
-
-    @property
-    def line_requests(self) -> int:
-        """Estimate of the line requests: 128-byte lines of the streamed tiles and of the sums."""
-        s = self.shape
-        rows = s.batch * s.heads * self.blocks * s.queries // (2 if s.causal else 1)
-        return rows * (2 * s.element_bytes + SUM_BYTES) * s.head_dim // LINE_BYTES + 1
-
-    @property
-    def flops(self) -> int:
-        """Operations of the matrix work of the five products, without what causality leaves out."""
-        return 10 * self.shape.pairs * self.shape.head_dim
-
-    @cached_property
-    def info(self) -> KernelInfo:
-        s = self.shape
-        return self.make_info(
-            f"flash_backward_{s.batch}x{s.heads}x{s.queries}x{s.head_dim}",
-            workgroups=s.batch * s.heads * self.blocks,
-            warps=self.WARPS,
-            lanes=s.lanes,
-            registers=REGISTERS,
-            shared_bytes=min(163840, _tiles_bytes(*self.tiles, s)),
-        )
-
-    def warp_events(self, index: int) -> list[np.ndarray]:
-        return [self._warp(index, warp) for warp in range(self.WARPS)]
-
-    def _warp(self, index: int, warp: int) -> np.ndarray:
-        s = self.shape
-        rest, block = divmod(index, self.blocks)
-        batch, head = divmod(rest, s.heads)
-        first = block * self.block_n
-        rows = min(self.block_n, s.keys - first)
-        start = first // self.block_m * self.block_m if s.causal else 0
-        kv_pitch, pitch, row = s.kv_heads * s.row_bytes, s.heads * s.row_bytes, s.row_bytes
-        kv = ((batch * s.keys + first) * s.kv_heads + head // s.group) * row
-        own = ((batch * s.keys + first) * s.heads + head) * row
-        q = ((batch * s.queries + start) * s.heads + head) * row
-        left, widen = s.queries - start, SUM_BYTES // s.element_bytes
-        streams = [Tile(address + q, left, pitch) for address in self.queries]
-        streams.append(Tile(self.sums + q * widen, left, pitch * widen))
-        first_q = streams[K]._replace(rows=min(self.block_m, left))
-        parts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)]
-        parts += [
-            self._loop.whole_tile(Kind.ASYNC_COPY, Tile(address + kv, rows, kv_pitch), row, warp, slot=K)
-            for address in self.keys
-        ]
-        if warp == 0:
-            numbers = (batch * s.heads + head) * s.queries + start
-            parts += [_line(Kind.LOAD, address + numbers * STAT_BYTES, left, s.lanes) for address in self.stats]
-        parts.append(self._loop.whole_tile(Kind.ASYNC_COPY, first_q, row, warp, slot=K))
-        parts.append(self._loop.loop(tuple(streams), (row, row, row * widen), warp))
-        out = [Tile(address + own, rows, pitch) for address in self.out]
-        parts += [self._loop.whole_tile(Kind.STORE, tile, row, warp) for tile in out]
-        return join([*parts, event(Kind.EXIT)])
-
-    @cached_property
-    def _loop(self) -> TileLoop:
-        s = self.shape
-        scores = self.block_m * self.block_n // self.WARPS
-        macs, each = scores * s.head_dim, scores / s.lanes
-        tiles = (self.block_m + self.block_n) * s.row_bytes
-        after = {"alu": round(SCORE_ALU * each), "fma": round(2 * SCORE_FMA * each), "sfu": round(SCORE_SFU * each)}
-        phases = (
-            Phase(K, V, 0, macs, tiles),
-            Phase(V, K, 1, macs, tiles, **after),
-            Phase(V, NO_STREAM, 0, 3 * macs, 3 * tiles, reduce=2),
-        )
-        return TileLoop(self.WARPS, s.lanes, self.block_m, phases)
-
-
-def _tiles_bytes(block_m: int, block_n: int, shape: FlashShape) -> int:
-    """Shared memory of the backward pass: keys and values, queries twice, gradients of the output."""
-    return (2 * block_n + 3 * block_m) * shape.row_bytes
-
-
-def _line(kind: Kind, address: int, rows: int, lanes: int) -> np.ndarray:
+def line_of_numbers(kind: Kind, address: int, rows: int, lanes: int) -> np.ndarray:
     """Accesses to one number of 4 bytes per row."""
     first = np.arange(0, rows, lanes)
     return access(kind, len(first), lanes=np.minimum(rows - first, lanes), width_bytes=STAT_BYTES,

@@ -1,10 +1,15 @@
-"""The sizes of a fused attention."""
+"""The sizes of a fused attention, and the cost of its arithmetic."""
 
 from typing import NamedTuple
 
 
 class FlashShape(NamedTuple):
-    """Sizes of an attention. parts: of the keys, in generation. torch: it is PyTorch's kernel."""
+    """Sizes of an attention.
+
+    Attributes:
+        parts: of the keys, in generation. torch: it is PyTorch's kernel.
+        mac_cost: time of a multiply-accumulate, as of `tracer.gemm.kernel.GemmKernel`.
+    """
 
     batch: int
     heads: int
@@ -18,6 +23,7 @@ class FlashShape(NamedTuple):
     lanes: int
     paged: bool = False
     torch: bool = False
+    mac_cost: float = 1.0
 
     @property
     def row_bytes(self) -> int:

@@ -64,12 +64,14 @@ class TileLoop:
         warps: of a workgroup. lanes: of a warp.
         block: rows of a streamed tile.
         phases: of an iteration.
+        mac_cost: time of a multiply-accumulate, relative to the machine's fp16.
     """
 
     warps: int
     lanes: int
     block: int
     phases: tuple[Phase, ...]
+    mac_cost: float = 1.0
 
     def whole_tile(self, kind: Kind, tile: Tile, row_bytes: int, warp: int, **link) -> np.ndarray:
         """Accesses of a warp to its share of a tile."""
@@ -119,16 +121,19 @@ class TileLoop:
 
     def _arithmetic(self, phase: Phase) -> list[np.ndarray]:
         """Fragments, matrix work and the arithmetic after it."""
+        macs = phase.macs // PIECES
         instructions = -(-phase.shared_bytes // (PIECES * self.lanes * VECTOR_BYTES))
         fragments = access(
             Kind.LOAD, PIECES, lanes=self.lanes, space=Space.SHARED, slot=FRAGMENT_SLOT + np.arange(PIECES)
         )
         fragments["count"] = instructions
         products = [
-            compute(Pipe.TENSOR, max(1, phase.macs // PIECES // 2048), TENSOR_LATENCY_CLK, work=phase.macs // PIECES,
+            compute(Pipe.TENSOR, max(1, macs // 2048), TENSOR_LATENCY_CLK, work=max(1, round(macs * self.mac_cost)),
                     wait=1 << FRAGMENT_SLOT + piece)
             for piece in range(PIECES)
         ]  # fmt: skip
+        for each in products:
+            each["row_stride"] = macs if self.mac_cost != 1 else 0
         made = [fragments[:1]]
         for piece in range(PIECES):
             made += [fragments[piece + 1 : piece + 2], products[piece]]

@@ -1,0 +1,188 @@
+"""The main kernel of FlashAttention 2's backward pass.
+
+8 warps; tiles of keys and values stay; tiles of queries and output gradients are streamed (BACKWARD). With 64 lanes
+(CDNA) the larger side of the tiles is halved until they fit 64 KB of shared memory (assumed).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tracer.events import compute, event, join
+from tracer.operators.flash_kernel import (
+    CDNA_SHARED_BYTES,
+    LATENCY_CLK,
+    REGISTERS,
+    SCORE_ALU,
+    SCORE_FMA,
+    SCORE_SFU,
+    SETUP_INSTRUCTIONS,
+    STAT_BYTES,
+    SUM_BYTES,
+    K,
+    Tiled,
+    V,
+    line_of_numbers,
+)
+from tracer.operators.flash_shape import FlashShape
+from tracer.operators.tile_loop import NO_STREAM, Phase, Tile, TileLoop
+from traces.schema import LINE_BYTES, Kind, Pipe
+from traces.source import KernelInfo, Moved
+
+
+class BackwardTiles(NamedTuple):
+    """Tiles of the backward pass for heads of up to `head_dim` elements.
+
+    Attributes:
+        queries, keys: of a tile.
+        scores, keys_out, queries_out: of the 8 warps, how many divide the rows of the product: of the scores (queries),
+            of the gradients of k and v (keys), of the gradient of q (queries). The others divide its columns.
+    """
+
+    head_dim: int
+    queries: int
+    keys: int
+    scores: int
+    keys_out: int
+    queries_out: int
+
+
+BACKWARD = (
+    BackwardTiles(64, 128, 128, 4, 4, 4),
+    BackwardTiles(96, 64, 128, 2, 4, 4),
+    BackwardTiles(128, 64, 128, 2, 4, 2),
+    BackwardTiles(256, 64, 64, 4, 2, 2),
+)
+"""FlashAttention 2 (Dao-AILab/flash-attention @0251105a, csrc/flash_attn/src/flash_bwd_launch_template.h) on a machine
+with 144 KB of shared memory in a workgroup."""
+
+
+@dataclass(frozen=True)
+class FlashBackward(Tiled):
+    """The main kernel of the backward pass.
+
+    Attributes:
+        queries: addresses of q and of the gradient of o. keys: of k and v.
+        stats: of the two numbers per query. sums: of the gradient of q. out: of the gradients of k and v.
+    """
+
+    NAME: ClassVar[str] = "flash_backward"
+    VERSION: ClassVar[int] = 2
+    WARPS: ClassVar[int] = 8
+
+    shape: FlashShape
+    queries: tuple[int, int]
+    keys: tuple[int, int]
+    stats: tuple[int, int]
+    sums: int
+    out: tuple[int, int]
+
+    @cached_property
+    def tiles(self) -> tuple[int, int]:
+        """Queries of an iteration, and keys of a workgroup."""
+        m, n = self._layout.queries, self._layout.keys
+        while self.shape.lanes == 64 and _tiles_bytes(m, n, self.shape) > CDNA_SHARED_BYTES:
+            m, n = (m // 2, n) if m >= n else (m, n // 2)
+        return m, n
+
+    @property
+    def _layout(self) -> BackwardTiles:
+        return next(each for each in BACKWARD if self.shape.head_dim <= each.head_dim)
+
+    @property
+    def blocks(self) -> int:
+        """Workgroups of one head."""
+        return -(-self.shape.keys // self.block_n)
+
+    @property
+    def moved_bytes(self) -> Moved:
+        q, kv = self.shape.tensor_bytes
+        sums = q * SUM_BYTES // self.shape.element_bytes
+        return Moved(2 * (q + kv) + sums, 2 * q + sums)  # gradients of k and v for each head
+
+    @property
+    def line_requests(self) -> int:
+        """Estimate of the line requests: 128-byte lines of the streamed tiles and of the sums."""
+        s = self.shape
+        rows = s.batch * s.heads * self.blocks * s.queries // (2 if s.causal else 1)
+        return rows * (2 * s.element_bytes + SUM_BYTES) * s.head_dim // LINE_BYTES + 1
+
+    @property
+    def flops(self) -> int:
+        """Operations of the matrix work of the five products, without what causality leaves out."""
+        return 10 * self.shape.pairs * self.shape.head_dim
+
+    @cached_property
+    def info(self) -> KernelInfo:
+        s = self.shape
+        return self.make_info(
+            f"flash_backward_{s.batch}x{s.heads}x{s.queries}x{s.head_dim}",
+            workgroups=s.batch * s.heads * self.blocks,
+            warps=self.WARPS,
+            lanes=s.lanes,
+            registers=REGISTERS,
+            shared_bytes=min(163840, _tiles_bytes(*self.tiles, s)),
+        )
+
+    def warp_events(self, index: int) -> list[np.ndarray]:
+        return [self._warp(index, warp) for warp in range(self.WARPS)]
+
+    def _warp(self, index: int, warp: int) -> np.ndarray:
+        s = self.shape
+        rest, block = divmod(index, self.blocks)
+        batch, head = divmod(rest, s.heads)
+        first = block * self.block_n
+        rows = min(self.block_n, s.keys - first)
+        start = first // self.block_m * self.block_m if s.causal else 0
+        kv_pitch, pitch, row = s.kv_heads * s.row_bytes, s.heads * s.row_bytes, s.row_bytes
+        kv = ((batch * s.keys + first) * s.kv_heads + head // s.group) * row
+        own = ((batch * s.keys + first) * s.heads + head) * row
+        q = ((batch * s.queries + start) * s.heads + head) * row
+        left, widen = s.queries - start, SUM_BYTES // s.element_bytes
+        streams = [Tile(address + q, left, pitch) for address in self.queries]
+        streams.append(Tile(self.sums + q * widen, left, pitch * widen))
+        first_q = streams[K]._replace(rows=min(self.block_m, left))
+        parts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)]
+        parts += [
+            self._loop.whole_tile(Kind.ASYNC_COPY, Tile(address + kv, rows, kv_pitch), row, warp, slot=K)
+            for address in self.keys
+        ]
+        if warp == 0:
+            numbers = (batch * s.heads + head) * s.queries + start
+            parts += [
+                line_of_numbers(Kind.LOAD, address + numbers * STAT_BYTES, left, s.lanes) for address in self.stats
+            ]
+        parts.append(self._loop.whole_tile(Kind.ASYNC_COPY, first_q, row, warp, slot=K))
+        parts.append(self._loop.loop(tuple(streams), (row, row, row * widen), warp))
+        out = [Tile(address + own, rows, pitch) for address in self.out]
+        parts += [self._loop.whole_tile(Kind.STORE, tile, row, warp) for tile in out]
+        return join([*parts, event(Kind.EXIT)])
+
+    @cached_property
+    def _loop(self) -> TileLoop:
+        s, m, n, layout = self.shape, self.block_m, self.block_n, self._layout
+        scores = m * n // self.WARPS
+        macs, each, stored = scores * s.head_dim, scores / s.lanes, scores * s.element_bytes
+
+        def fragments(rows: int, columns: int, depth: int, down: int) -> int:
+            """Bytes that a warp reads of the operands of a product, whose rows `down` warps divide."""
+            return (rows // down + columns * down // self.WARPS) * depth * s.element_bytes
+
+        of_scores = fragments(m, n, s.head_dim, layout.scores) + stored  # the scores go through shared memory
+        of_keys = fragments(n, s.head_dim, m, layout.keys_out)
+        of_queries = fragments(m, s.head_dim, n, layout.queries_out)
+        after = {"alu": round(SCORE_ALU * each), "fma": round(2 * SCORE_FMA * each), "sfu": round(SCORE_SFU * each)}
+        phases = (
+            Phase(K, V, 0, macs, of_scores),
+            Phase(V, K, 1, macs, of_scores, **after),
+            Phase(V, NO_STREAM, 0, 3 * macs, 2 * of_keys + of_queries, reduce=2),
+        )
+        return TileLoop(self.WARPS, s.lanes, self.block_m, phases, s.mac_cost)
+
+
+def _tiles_bytes(block_m: int, block_n: int, shape: FlashShape) -> int:
+    """Shared memory of the backward pass: keys and values, queries twice, gradients of the output; the scores and
+    their gradients."""
+    return (2 * block_n + 3 * block_m) * shape.row_bytes + 2 * block_m * block_n * shape.element_bytes
