@@ -30,15 +30,7 @@ PREDICTIONS = HERE / "predictions" / "training.csv"
 REFERENCE = HERE / "references" / "training.csv"
 NOTES = HERE / "against" / "training_notes.md"
 TABLE = HERE / "tables" / "training.md"
-SHAPES = {
-    "760m": (24, 1536, 12),
-    "1b": (24, 2048, 16),
-    "3b": (32, 2560, 20),
-    "7b": (32, 4096, 32),
-    "13b": (40, 5120, 40),
-    "30b": (48, 7168, 56),
-    "70b": (80, 8192, 64),
-}
+SHAPES = {"7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
 """Layers, hidden size and heads of MPT (llm-foundry, scripts/train/yamls/pretrain)."""
 VOCAB = 50368
 H100, A100 = "h100_sxm", "a100_80g"
@@ -64,23 +56,7 @@ class Case(NamedTuple):
 
 CASES = (
     *(Case(H100, "13b", gpus, 2048, 2, 1, 0) for gpus in (8, 16, 32, 64)),
-    Case(H100, "7b", 8, 2048, 6, 1, 0),
-    Case(H100, "30b", 8, 4096, 1, 21, 1),
     Case(A100, "13b", 8, 2048, 2, 3, 0),
-    Case(H100, "70b", 32, 2048, 2, 16, 1),
-    Case(H100, "30b", 8, 8192, 1, 21, 1),
-    Case(H100, "1b", 8, 8192, 3, 4, 0),
-    Case(H100, "3b", 8, 16384, 1, 6, 0),
-    Case(A100, "30b", 8, 4096, 1, 21, 1),
-    Case(A100, "7b", 8, 2048, 6, 2, 0),
-    Case(H100, "30b", 8, 2048, 3, 21, 1),
-    *(Case(H100, "3b", gpus, 2048, 6, 3, 0) for gpus in (32, 64)),
-    Case(A100, "3b", 8, 16384, 1, 6, 0),
-    Case(A100, "1b", 8, 8192, 3, 4, 0),
-    Case(H100, "13b", 8, 32768, 1, 3, 1),
-    Case(A100, "30b", 8, 8192, 1, 21, 1),
-    Case(H100, "1b", 8, 2048, 14, 1, 0),
-    Case(H100, "760m", 8, 8192, 6, 2, 0),
 )
 """In the order in which they are simulated."""
 RATE = "tokens_per_s_per_gpu"
