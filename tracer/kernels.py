@@ -26,6 +26,7 @@ from tracer.operators.cross_entropy import CrossEntropy
 from tracer.operators.dropout import Dropout
 from tracer.operators.embedding import Embedding
 from tracer.operators.flash_attention import FlashAttention
+from tracer.operators.flash_backward import WIDE_BYTES
 from tracer.operators.gelu import Gelu
 from tracer.operators.gradient_clip import GradientClip
 from tracer.operators.kv_cache import KvCache
@@ -184,7 +185,7 @@ def _source(name: str, given: dict[str, Any], gpu: GpuFacts | None) -> KernelSou
 
 
 def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, Any]:
-    """The fields with the width of the machine's warps, and the rate of a data type.
+    """The fields with the width of the machine's warps, the rate of a data type, and if shared memory is narrow.
 
     Raises:
         UserError: a data type that the machine lacks.
@@ -203,6 +204,7 @@ def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, An
         return given
     dtype = given.get("dtype", fields["dtype"][1] if "dtype" in fields else DataType.FP16)
     found = on_machine(gpu, dtype, KERNELS[name].family)
+    found["narrow"] = gpu.resident(gpu.lanes, 1, WIDE_BYTES) == 0
     return {field: value for field, value in found.items() if field in fields} | given
 
 

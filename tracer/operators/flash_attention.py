@@ -58,6 +58,7 @@ class FlashAttention(Heads):
         library: TORCH = the forward kernel of PyTorch.
         mac_cost: time of a multiply-accumulate, relative to the machine's fp16. FlashAttention 2 has the matrix
             instructions of Ampere on every machine.
+        narrow: the backward pass has tiles for a workgroup with less than 144 KB of shared memory.
 
     Raises:
         UserError: a field has an impossible value.
@@ -78,6 +79,7 @@ class FlashAttention(Heads):
     backward: bool = False
     library: Library = Library.GENERIC
     mac_cost: float = 1.0
+    narrow: bool = False
 
     def check(self) -> None:
         if self.head_dim not in range(HEAD_DIM_STEP, HEAD_DIM_MAX + 1, HEAD_DIM_STEP):
@@ -102,6 +104,7 @@ class FlashAttention(Heads):
         return FlashShape(
             self.batch, self.heads, kv_heads, queries, self.seq, self.head_dim, self.dtype.bytes, self.causal, parts,
             self.lanes, self.paged, self.library == Library.TORCH, self.mac_cost,
+            self.narrow,
         )  # fmt: skip
 
     def parts(self) -> tuple[EvenKernel, ...]:

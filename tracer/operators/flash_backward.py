@@ -39,6 +39,7 @@ class BackwardTiles(NamedTuple):
         queries, keys: of a tile.
         scores, keys_out, queries_out: of the 8 warps, how many divide the rows of the product: of the scores (queries),
             of the gradients of k and v (keys), of the gradient of q (queries). The others divide its columns.
+        v_in_registers: values stay in registers, not in shared memory.
     """
 
     head_dim: int
@@ -47,8 +48,10 @@ class BackwardTiles(NamedTuple):
     scores: int
     keys_out: int
     queries_out: int
+    v_in_registers: bool = False
 
 
+WIDE_BYTES = 144 << 10
 BACKWARD = (
     BackwardTiles(64, 128, 128, 4, 4, 4),
     BackwardTiles(96, 64, 128, 2, 4, 4),
@@ -56,7 +59,12 @@ BACKWARD = (
     BackwardTiles(256, 64, 64, 4, 2, 2),
 )
 """FlashAttention 2 (Dao-AILab/flash-attention @0251105a, csrc/flash_attn/src/flash_bwd_launch_template.h) on a machine
-with 144 KB of shared memory in a workgroup."""
+with WIDE_BYTES of shared memory in a workgroup."""
+NARROW = (
+    BackwardTiles(96, 64, 128, 2, 4, 4, v_in_registers=True),
+    BackwardTiles(256, 64, 64, 4, 2, 2, v_in_registers=True),
+)
+"""The same on a machine with less (heads of up to 32 elements have wider tiles there)."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +91,14 @@ class FlashBackward(Tiled):
     def tiles(self) -> tuple[int, int]:
         """Queries of an iteration, and keys of a workgroup."""
         m, n = self._layout.queries, self._layout.keys
-        while self.shape.lanes == 64 and _tiles_bytes(m, n, self.shape) > CDNA_SHARED_BYTES:
+        while self.shape.lanes == 64 and self._tiles_bytes(m, n) > CDNA_SHARED_BYTES:
             m, n = (m // 2, n) if m >= n else (m, n // 2)
         return m, n
 
     @property
     def _layout(self) -> BackwardTiles:
-        return next(each for each in BACKWARD if self.shape.head_dim <= each.head_dim)
+        table = NARROW if self.shape.narrow else BACKWARD
+        return next(each for each in table if self.shape.head_dim <= each.head_dim)
 
     @property
     def blocks(self) -> int:
@@ -123,7 +132,7 @@ class FlashBackward(Tiled):
             warps=self.WARPS,
             lanes=s.lanes,
             registers=REGISTERS,
-            shared_bytes=min(163840, _tiles_bytes(*self.tiles, s)),
+            shared_bytes=min(163840, self._tiles_bytes(*self.tiles)),
         )
 
     def warp_events(self, index: int) -> list[np.ndarray]:
@@ -171,18 +180,21 @@ class FlashBackward(Tiled):
             return (rows // down + columns * down // self.WARPS) * depth * s.element_bytes
 
         of_scores = fragments(m, n, s.head_dim, layout.scores) + stored  # the scores go through shared memory
+        of_gradients = fragments(m, 0 if layout.v_in_registers else n, s.head_dim, layout.scores) + stored
         of_keys = fragments(n, s.head_dim, m, layout.keys_out)
         of_queries = fragments(m, s.head_dim, n, layout.queries_out)
         after = {"alu": round(SCORE_ALU * each), "fma": round(2 * SCORE_FMA * each), "sfu": round(SCORE_SFU * each)}
         phases = (
             Phase(K, V, 0, macs, of_scores),
-            Phase(V, K, 1, macs, of_scores, **after),
+            Phase(V, K, 1, macs, of_gradients, **after),
             Phase(V, NO_STREAM, 0, 3 * macs, 2 * of_keys + of_queries, reduce=2),
         )
         return TileLoop(self.WARPS, s.lanes, self.block_m, phases, s.mac_cost)
 
-
-def _tiles_bytes(block_m: int, block_n: int, shape: FlashShape) -> int:
-    """Shared memory of the backward pass: keys and values, queries twice, gradients of the output; the scores and
-    their gradients."""
-    return (2 * block_n + 3 * block_m) * shape.row_bytes + 2 * block_m * block_n * shape.element_bytes
+    def _tiles_bytes(self, m: int, n: int) -> int:
+        """Shared memory: keys and values, queries twice, gradients of the output; the scores and their gradients."""
+        s = self.shape
+        tiles, scores = n * s.row_bytes, 2 * m * n * s.element_bytes
+        if self._layout.v_in_registers:
+            return 3 * m * s.row_bytes + max(2 * tiles, tiles + scores)
+        return 3 * m * s.row_bytes + 2 * tiles + scores

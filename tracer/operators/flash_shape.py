@@ -8,6 +8,7 @@ class FlashShape(NamedTuple):
 
     Attributes:
         parts: of the keys, in generation. torch: it is PyTorch's kernel.
+        narrow: the backward pass has tiles for less than 144 KB of shared memory.
         mac_cost: time of a multiply-accumulate, as of `tracer.gemm.kernel.GemmKernel`.
     """
 
@@ -24,6 +25,7 @@ class FlashShape(NamedTuple):
     paged: bool = False
     torch: bool = False
     mac_cost: float = 1.0
+    narrow: bool = False
 
     @property
     def row_bytes(self) -> int:

@@ -371,7 +371,7 @@ def test_the_links_are_those_of_the_library_that_exchanges():
         (["llama-3-8b", "--micro-batch", "0", "--tokens", "128"], "--micro-batch: found 0"),
         (["palm", "--layers", "1", "--tokens", "64"], "head_dim = 384: .*; with --no-flash"),
         (
-            ["gpt-3", "--layers", "1", "--tokens", "64", "--phase", "train", "--tp", "8", "--preset", "t3_2024"],
+            ["gpt-530b", "--layers", "1", "--tokens", "64", "--phase", "train", "--tp", "8", "--preset", "t3_2024"],
             "does not fit on a CU: cu.shared_bytes = 98304; with --no-flash",
         ),
         (["gpt-22b", "--phase", "generate", "--kv-length", "2048", "--tp", "8"], "kv_length = 2048: allowed is 0 to"),

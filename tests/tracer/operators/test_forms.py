@@ -308,3 +308,16 @@ def test_fused_attention_has_the_matrix_instructions_of_ampere(preset, cost, bac
     macs = np.where(products["row_stride"] > 0, products["row_stride"], products["work"])
     assert 2 * int(macs.sum()) == (10 if backward else 4) * 256 * 256 * 128
     assert int(products["work"].sum()) == pytest.approx(cost * int(macs.sum()), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("preset", "head_dim", "shared_bytes"),
+    [("v100", 64, 73728), ("t3_2024", 128, 81920), ("t3_2024", 96, 94208), ("a100_80g", 128, 147456)],
+)
+def test_the_backward_pass_has_narrow_tiles_on_a_machine_with_little_shared_memory(preset, head_dim, shared_bytes):
+    """72 to 92 KB there, as FlashAttention 2 says of its kernels."""
+    machine = load_preset(preset).machine
+    text = f"flash_attention:batch=1,heads=1,seq=256,head_dim={head_dim},backward=1"
+    info = make_kernels(text, gpu_facts(machine))[1].info
+    assert info.shared_bytes == shared_bytes
+    assert occupancy(machine.cu, info.block[0], info.registers, info.shared_bytes).workgroups == 1

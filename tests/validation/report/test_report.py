@@ -306,7 +306,7 @@ def test_the_classes_of_a_layers_kernels():
     kinds = {step.name: layer_kind(step, step.work) for block, step in scenario.steps() if block.name in LAYER}
     sums = {name.removeprefix("again_") for name, kind in kinds.items() if kind == NORMALISATION}
     assert {name for name in sums if "bias_back" not in name} == {
-        *("attention_norm", "attention_residual_norm_3", "softmax", "attention_dropout"),
+        *("attention_norm", "attention_residual_norm_2", "softmax", "attention_dropout"),
         *("attention_dropout_back", "softmax_back_product", "softmax_back"),
         *("attention_norm_back", "attention_residual_norm_back_0"),
         *("attention_residual_norm_back_2", "mlp_residual_back_1", "mlp_activation_back_1"),
