@@ -22,6 +22,7 @@ from sim.scenario.collective import Collective, CollectiveResult, simulate_colle
 from traces.command.document import Bullets, Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import MIB, NS_PER_US
 from validation.csv_file import read_csv
+from validation.errors import mean_errors
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "collectives_notes.md"
@@ -119,8 +120,8 @@ def rows_of(case: Case, store: Store | None = None, stored: bool = False) -> lis
 
 def mean_absolute(rows: Iterable[Row]) -> float | None:
     """Mean absolute relative error, None without rows."""
-    errors = [abs(row.error) for row in rows]
-    return sum(errors) / len(errors) if errors else None
+    errors = [row.error for row in rows]
+    return mean_errors(errors).absolute if errors else None
 
 
 class Point(NamedTuple):

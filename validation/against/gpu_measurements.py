@@ -29,6 +29,7 @@ from validation.against.gpu_kernels import PREDICTIONS
 from validation.against.gpu_rows import BESIDE, CHASES, IDLE, LOADED, MeasuredGpu, read_rows
 from validation.against.microbenchmarks import latency_ps, replay
 from validation.csv_file import read_csv
+from validation.errors import mean_errors
 
 HERE = Path(__file__).parents[1]
 NOTES = HERE / "against" / "gpu_measurements_notes.md"
@@ -164,8 +165,8 @@ def _percent(value: float | None) -> str:
 
 
 def _mean_absolute(values: Iterable[float | None]) -> str:
-    known = [abs(value) for value in values if value is not None]
-    return f"{100 * fmean(known):.1f} %" if known else "-"
+    known = [value for value in values if value is not None]
+    return f"{100 * mean_errors(known).absolute:.1f} %" if known else "-"
 
 
 def _kernel_blocks(found: dict[str, list[Kernel]]) -> list[Block]:

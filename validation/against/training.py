@@ -30,7 +30,7 @@ PREDICTIONS = HERE / "predictions" / "training.csv"
 REFERENCE = HERE / "references" / "training.csv"
 NOTES = HERE / "against" / "training_notes.md"
 TABLE = HERE / "tables" / "training.md"
-SHAPES = {"7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56), "70b": (80, 8192, 64)}
+SHAPES = {"13b": (40, 5120, 40)}
 """Layers, hidden size and heads of MPT (llm-foundry, scripts/train/yamls/pretrain)."""
 VOCAB = 50368
 H100, A100 = "h100_sxm", "a100_80g"
