@@ -109,9 +109,7 @@ def _collectives_text(scenario: Scheduled) -> str:
     if far and library != PLAIN:
         lines.append("Exchanges between nodes: all links of a group are alike (D62).")
     if any(exchange.gpus > MAX_GPUS for exchange in exchanges):
-        lines.append(
-            f"Groups of more than {MAX_GPUS} GPUs: a smaller group is simulated, and its time multiplied (D63)."
-        )
+        lines.append(f"Groups of more than {MAX_GPUS} GPUs: a smaller one is simulated, and its time multiplied (D63).")
     plain = sorted({each.kind for each in far if library_run(scenario.preset, each) is None})
     if plain and library != PLAIN:
         lines.append(f"Plain, without launch, as the GPUs fill no whole nodes: {', '.join(plain)}.")
