@@ -1,5 +1,6 @@
 """An exchange of a schedule as a run: its buffer, its time and its traffic."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -9,6 +10,10 @@ from sim.run.gpus_run import CollectiveRun
 from sim.scenario import exchange
 from sim.scenario.collective import Collective, simulate_collective
 from sim.scenario.exchange import buffer_of, exchange_run, launch_of, messages, simulated, together
+from sim.scenario.model import ModelScenario
+from sim.scenario.scheduled import work_figures
+from tracer.models.catalogue import load_model
+from tracer.models.deployment import Deployment, ModelPhase
 from tracer.models.schedule import Exchange
 from traces.errors import UserError
 
@@ -160,6 +165,19 @@ def test_a_smaller_group_with_as_large_messages_stands_for_a_larger_one(
     monkeypatch.setattr(exchange, "MAX_GPUS", 16)
     assert simulated(preset, asked).gpus == 16 and simulated(preset, asked).bytes == -(-size * 16 // gpus)
     assert time_ps() == pytest.approx(whole_ps, rel=error)
+
+
+def test_figures_of_a_large_group_are_those_of_all_its_messages():
+    """128 GPUs send 127 messages each, the 64 that are simulated 63. The launch is there once."""
+    how = Deployment(phase=ModelPhase.TRAIN, dp=128, zero=1, sequence=64)
+    scenario = ModelScenario(load_preset("h100_sxm"), load_model("bert-large"), how, 0.0, overlap=False)
+    work = next(step.work for _, step in scenario.steps() if step.name == "new_weights")
+    small = replace(work, bytes=128 << 10)
+    result = scenario.run_of(small).execute()
+    found = work_figures(scenario, small, {scenario.run_of(small).key: result})
+    assert found.gaps_ps == launch_of(result) > 0
+    assert found.time_ps - found.gaps_ps == pytest.approx(127 / 63 * (result.time_ps - found.gaps_ps))
+    assert found.dram_bytes == pytest.approx(127 / 63 * int(result.dram_bytes.sum()), abs=1)
 
 
 @pytest.mark.parametrize(("node_gpus", "gpus", "stands_in"), [(8, 512, 64), (6, 96, 60), (72, 72, 64), (72, 144, 64)])
