@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from sim.collective.chunks import check_gpus, even_chunks
-from sim.collective.library import ALGORITHMS, PLAIN, RING, choice_on, choose, node_gpus_of, row_of
+from sim.collective.library import ALGORITHMS, NVLS, PLAIN, RING, choice_on, choose, node_gpus_of, row_of
 from sim.collective.topology import port_to
 from sim.hw.space import MAX_GPUS
 from sim.presets import Preset
@@ -62,8 +62,11 @@ def together(preset: Preset, exchange: Exchange) -> int:
 
 
 def simulated(preset: Preset, exchange: Exchange) -> Exchange:
-    """The exchange of a run. In place of a group of more than MAX_GPUS it has a group of fewer, in whole nodes, whose
-    messages are as large (D63)."""
+    """The exchange of a run. In place of a group that is too large it has a smaller one, in whole nodes, whose messages
+    are as large (D63). With additions in the switch it has the whole buffer: each link carries it once, whatever the
+    number of GPUs; the switch is one of MAX_GPUS."""
+    if exchange.gpus >= MAX_GPUS and _in_switch(preset, exchange):
+        return replace(exchange, gpus=MAX_GPUS - 1)
     if exchange.gpus <= MAX_GPUS:
         return exchange
     near = _near(preset, exchange)
@@ -73,13 +76,25 @@ def simulated(preset: Preset, exchange: Exchange) -> Exchange:
 
 def messages(preset: Preset, exchange: Exchange) -> Fraction:
     """Messages of a GPU of the group, over those of the exchange that is simulated."""
+    if _in_switch(preset, exchange):
+        return Fraction(1)
     return Fraction(exchange.gpus - 1, simulated(preset, exchange).gpus - 1)
+
+
+def _in_switch(preset: Preset, exchange: Exchange) -> bool:
+    """Does the library add and copy in the switch of the node (NVLS)?"""
+    machine, kind, gpus = preset.machine, exchange.kind, exchange.gpus
+    if machine.collective.library == PLAIN or NVLS not in ALGORITHMS[kind] or together(preset, exchange) < gpus:
+        return False
+    return choice_on(machine, kind, gpus, exchange.whole_bytes).algorithm == NVLS
 
 
 def _near(preset: Preset, exchange: Exchange) -> int:
     """GPUs of a node in the exchange that is simulated, at least two nodes of them; all if the group is in a node."""
-    near = together(preset, exchange)
-    return near if exchange.gpus <= MAX_GPUS else min(near, MAX_GPUS // 2 if near < exchange.gpus else MAX_GPUS)
+    near, gpus = together(preset, exchange), exchange.gpus
+    if near == gpus:
+        return simulated(preset, exchange).gpus if _in_switch(preset, exchange) else min(gpus, MAX_GPUS)
+    return near if gpus <= MAX_GPUS else min(near, MAX_GPUS // 2)
 
 
 def over_nodes(preset: Preset, gpus: int, near: int, ring: bool) -> Preset:

@@ -180,12 +180,30 @@ def test_figures_of_a_large_group_are_those_of_all_its_messages():
     assert found.dram_bytes == pytest.approx(127 / 63 * int(result.dram_bytes.sum()), abs=1)
 
 
-@pytest.mark.parametrize(("node_gpus", "gpus", "stands_in"), [(8, 512, 64), (6, 96, 60), (72, 72, 64), (72, 144, 64)])
+@pytest.mark.parametrize(("node_gpus", "gpus", "stands_in"), [(8, 512, 64), (6, 96, 60), (72, 144, 64)])
 def test_the_smaller_group_has_whole_nodes(node_gpus, gpus, stands_in):
     preset = load_preset("h100_sxm", [f"network.node_gpus={node_gpus}"])
     run = exchange_run(preset, Exchange("all_gather", gpus << 10, gpus))
     assert run.gpus == stands_in and run.data_bytes == stands_in << 10
-    assert run.choice.nodes == (1 if gpus == node_gpus else -(-stands_in // min(node_gpus, 32)))
+    assert run.choice.nodes == stands_in // min(node_gpus, 32) and run.plans()
+
+
+@pytest.mark.parametrize(("gpus", "stands_in"), [(63, 63), (64, 63), (72, 63)])
+def test_a_large_group_whose_switch_adds_has_the_whole_buffer(gpus, stands_in):
+    """The switch is one of 64."""
+    preset = load_preset("b200", ["network.node_gpus=72"])
+    asked = Exchange("all_gather", 1 << 20, gpus)
+    run = exchange_run(preset, asked)
+    assert run.choice.algorithm == "nvls" and run.plans() and messages(preset, asked) == 1
+    assert (run.gpus, run.data_bytes) == (stands_in, 1 << 20)
+
+
+def test_fewer_gpus_take_as_long_if_the_switch_adds(monkeypatch):
+    preset, asked = load_preset("b200", ["network.node_gpus=72"]), Exchange("all_gather", 1 << 20, 32)
+    whole_ps = exchange_run(preset, asked).execute().time_ps
+    monkeypatch.setattr(exchange, "MAX_GPUS", 16)
+    run = exchange_run(preset, asked)
+    assert run.gpus == 15 and run.execute().time_ps == pytest.approx(whole_ps, rel=0.02)
 
 
 def test_the_largest_all_to_all_has_room_for_all_receive_buffers():
