@@ -35,6 +35,7 @@ class Software(StrEnum):
     """Which operators are one kernel (`tracer.models.texts`)."""
 
     EAGER = "eager"  # PyTorch without a compiler: almost every operation is a kernel; cuBLASLt adds biases in the GEMMs
+    EAGER_2023 = "eager-2023"  # PyTorch 2.0 to 2.3: older FSDP (ZeRO 2 and 3), 4 elements of a lane per access
     EAGER_2019 = "eager-2019"  # before PyTorch 1.5: biases are kernels too, element-wise ones have one element per lane
     MEGATRON = "megatron"  # Megatron-LM (arXiv 2205.05198): scale, mask and softmax; bias, dropout and residual
     FUSED = "fused"  # the best libraries: dropout, residual and norm; biases in the GEMMs

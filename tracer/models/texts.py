@@ -13,10 +13,15 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     activation        GELU; eager-2019: with the bias            bias and GELU in one            the same
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
     loss              logarithm of softmax, then the choice      fused (assumed)                 fused
+    ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
     Adam              clipping; one kernel                       eight kernels (`adam:scaled`)   clipping; one kernel
 
 * eager-2019 only. PyTorch of today has biases in the GEMMs (cuBLASLt; aten/src/ATen/native/cuda/Blas.cpp,
 `addmm_out_cuda_impl`), but behind a sum over tensor-parallel GPUs a kernel of its own.
+** eager: FSDP2 copies gathered weights to their places, and gradients to the buffer of the reduce-scatter, there in
+fp32 (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: `split_with_sizes_copy`, `chunk_cat`). eager-2023: the
+first FSDP joins the gradients of its flat weights, casts them to fp32 and divides them (PyTorch 2.1, flat_param.py:
+`torch.split`; _runtime_utils.py: `_post_backward_hook`; default_hooks.py: `reduce_scatter_hook`).
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 The norms and softmax of eager software are PyTorch's kernels (`tracer.operators.library`), its loop over elements is in
@@ -25,6 +30,7 @@ LOOPS. A scale and a mask are copies here: a tensor is read, and one is written.
 
 from collections import Counter
 from collections.abc import Iterable
+from math import gcd
 from typing import Any
 
 from tracer.data_type import DataType
@@ -38,10 +44,12 @@ ELEMENT_WISE = ("bias", "copy", "dropout", "residual")
 """Operators whose kernels PyTorch's loop over elements makes (the gradient of a bias is a sum instead)."""
 LOOPS: dict[Software, dict[str, Any]] = {
     Software.EAGER: {"unroll": 1, "warps": 4},
+    Software.EAGER_2023: {"vector": 4, "unroll": 1, "warps": 4},
     Software.EAGER_2019: {"vector": 1, "unroll": 1, "warps": 16},
 }
-"""PyTorch's loop over elements: of 2.7 and later, 16 bytes of a lane (aten/src/ATen/native/cuda/CUDALoops.cuh); before
-1.5, one element of a lane and workgroups of 512 lanes (pytorch/pytorch issue 31975, pull request 31974)."""
+"""PyTorch's loop over elements: of 2.7 and later, 16 bytes of a lane (aten/src/ATen/native/cuda/CUDALoops.cuh); before,
+4 elements, here fewer if they do not divide a row (MemoryAccess.cuh, `can_vectorize_up_to`); before 1.5, one element of
+a lane and workgroups of 512 lanes (pytorch/pytorch issue 31975, pull request 31974)."""
 
 
 def kernel_of(name: str, dtype: DataType, **fields: object) -> str:
@@ -67,15 +75,20 @@ class KernelTexts:
         self.queries = 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.head_dim = model.latent.key_dim if model.latent else model.head_dim
         self.value_dim = model.latent.value_dim if model.latent else model.head_dim
-        self.eager = how.software in (Software.EAGER, Software.EAGER_2019)
+        self.eager = how.software in LOOPS
         self.fused = how.software == Software.FUSED
         self.megatron = how.software == Software.MEGATRON
-        self.bias_in_gemm = how.software in (Software.EAGER, Software.FUSED)
+        self.bias_in_gemm = self.fused or (self.eager and how.software != Software.EAGER_2019)
 
     def _text(self, name: str, **fields: object) -> str:
         if name in ELEMENT_WISE and not (name == "bias" and fields.get("backward")):
-            fields |= LOOPS.get(self.how.software, {})
+            fields |= self._loop(int(str(fields["cols"])))
         return kernel_of(name, self.how.dtype, **fields)
+
+    def _loop(self, cols: int) -> dict[str, Any]:
+        """Fields of a loop over elements in rows of `cols`."""
+        loop = LOOPS.get(self.how.software, {})
+        return loop | {"vector": gcd(loop["vector"], cols)} if "vector" in loop else loop
 
     def matrix(self, m: int, n: int, k: int, batch: int = 1) -> str:
         return self._text("gemm", m=m, n=n, k=k, batch=False if batch == 1 else batch)
@@ -191,7 +204,7 @@ class KernelTexts:
         if self.model.gated:
             eager = {"fused": "false"} if self.eager else {}
             return [self._text("swiglu", rows=rows, cols=width, backward=backward, **eager)]
-        bias = self.model.bias and self.how.software != Software.EAGER
+        bias = self.model.bias and not (self.eager and self.bias_in_gemm)
         gelu = self._text("gelu", rows=rows, cols=width, bias=bias, backward=backward)
         return [gelu, *(self.bias_backward(rows, width) if backward else ())]
 
@@ -311,6 +324,21 @@ class KernelTexts:
         if self.megatron and self.how.dtype == DataType.FP16:
             return [("adam", f"{update},scaled=true")]
         return [("gradient_clip", f"gradient_clip:parameters={parameters}"), ("adam", update)]
+
+    def gathered_weights(self, rows: int, cols: int) -> list[str]:
+        """Kernels behind a gather of rows x cols weights (ZeRO 2 and 3)."""
+        return self.passes(rows, [cols] if self.how.software == Software.EAGER else [])
+
+    def reduced_gradients(self, rows: int, cols: int) -> list[str]:
+        """Kernels before a reduce-scatter of rows x cols gradients in fp32 (ZeRO 2 and 3)."""
+        sizes = {"rows": rows, "cols": cols, **self._loop(cols)}
+        cast = kernel_of("copy", self.how.dtype, **sizes, out=DataType.FP32)
+        if self.how.software == Software.EAGER:
+            return [cast]
+        if self.how.software != Software.EAGER_2023:
+            return []
+        casts = [cast] if self.how.dtype.bytes < DataType.FP32.bytes else []
+        return [kernel_of("copy", self.how.dtype, **sizes), *casts, kernel_of("copy", DataType.FP32, **sizes)]
 
     def route(self, tokens: int) -> list[str]:
         experts = self.model.mixture

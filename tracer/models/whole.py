@@ -56,10 +56,10 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
         if number:
             block = _block("backward", backward_steps(model, how, kind), number, kind)
             whole = _with_weights(model, how, block)
-            backward.append(_with_gradients(how, whole, _gradients(model, how, block)))
+            backward.append(_with_gradients(model, how, whole, _gradients(model, how, block)))
     first = Block("embedding backward", _embedding_backward(model, how), outer=True)
     outer = Group(outer_weights(model, how) + _head_weights(model), how.dp, how.tp)
-    backward.append(_with_gradients(how, first, {"gradients": outer}))
+    backward.append(_with_gradients(model, how, first, {"gradients": outer}))
     return Schedule(
         tuple(forward),
         tuple(backward),
@@ -170,21 +170,21 @@ def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, Gr
     return groups
 
 
-def _with_gradients(how: Deployment, block: Block, groups: dict[str, Group]) -> Block:
-    """A backward block that adds its gradients to those of earlier micro-batches (Megatron-LM always keeps such a
-    sum, with fp16 in fp16), and the exchange of the gradients, which the next layer does not wait for."""
-    kind = "reduce_scatter" if how.zero >= 1 else "all_reduce"
-    steps = []
+def _with_gradients(model: ModelShape, how: Deployment, block: Block, groups: dict[str, Group]) -> Block:
+    """A backward block that adds its gradients to those of earlier micro-batches, and the exchange of the gradients,
+    which the next layer does not wait for.
+
+    Megatron-LM always keeps such a sum, with fp16 in fp16. ZeRO 2 and 3 add only the part that a GPU keeps, in reality
+    behind the exchange.
+    """
+    kind, shared = "reduce_scatter" if how.zero >= 1 else "all_reduce", how.zero >= 2
+    steps = [*_copies(model, how, "gradient_copy", *_cut(_shared_out(how, groups)))]
     if how.micro_batches > 1 or how.software == Software.MEGATRON:
-        parts, size = _cut(sum(group.weights for group in groups.values()))
+        parts, size = _cut(sum(-(-group.weights // (group.gpus if shared else 1)) for group in groups.values()))
         half = how.software == Software.MEGATRON and how.dtype == DataType.FP16
         work = f"residual:rows={parts},cols={size},dtype={DataType.FP16 if half else DataType.FP32}"
         steps.append(Step("gradient_sum", NORM, work))
-    exchanges = [
-        Step(name, COMMUNICATION, group.exchange(kind, GRADIENT_BYTES), lane=Lane.DATA, once=how.zero < 2)
-        for name, group in groups.items()
-        if group.gpus > 1
-    ]
+    exchanges = [replace(step, once=not shared) for step in _exchanges(kind, GRADIENT_BYTES, groups)]
     names = frozenset(step.name for step in exchanges)
     return replace(block, steps=(*block.steps, *steps, *exchanges), leaves=names)
 
@@ -197,42 +197,64 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
     """
     if how.zero < 3:
         return block
+    groups = _gradients(model, how, block)
     first, *others = block.steps
     gathers = [
-        Step(
-            name.replace("gradients", "next_weights"),
-            *(COMMUNICATION, group.exchange("all_gather", how.dtype.bytes), (first.name,), Lane.DATA),
-        )
-        for name, group in _gradients(model, how, block).items()
-        if group.gpus > 1
+        replace(step, name=step.name.replace("gradients", "next_weights"), after=(first.name,))
+        for step in _exchanges("all_gather", how.dtype.bytes, groups)
     ]
+    copies = _copies(model, how, "weights_copy", *_cut(_shared_out(how, groups)))
     if block.name == "embedding":
         gathers = [replace(step, name="weights", after=()) for step in gathers]
-        return replace(block, steps=(*gathers, *block.steps))
+        return replace(block, steps=(*gathers, *copies, *block.steps))
     if gathers:
         others[0] = replace(others[0], after=others[0].after or (first.name,))
-    return replace(block, steps=(first, *gathers, *others))
+    return replace(block, steps=(*copies, first, *gathers, *others))
+
+
+def _exchanges(kind: str, element_bytes: int, groups: dict[str, Group]) -> list[Step]:
+    """An exchange of each group that has several GPUs."""
+    return [
+        Step(name, COMMUNICATION, group.exchange(kind, element_bytes), lane=Lane.DATA)
+        for name, group in groups.items()
+        if group.gpus > 1
+    ]
+
+
+def _shared_out(how: Deployment, groups: dict[str, Group]) -> int:
+    """Weights that ZeRO 2 and 3 share out, of which software can copy all."""
+    return sum(group.weights for group in groups.values() if group.gpus > 1) if how.zero >= 2 else 0
+
+
+def _copies(model: ModelShape, how: Deployment, name: str, rows: int, cols: int) -> tuple[Step, ...]:
+    """What software copies of rows x cols weights that are shared out, or of their gradients."""
+    steps = Steps(model, how)
+    texts = steps.texts.gathered_weights if name == "weights_copy" else steps.texts.reduced_gradients
+    steps.add(name, NORM, *(texts(rows, cols) if cols else ()))
+    return tuple(steps.steps)
 
 
 def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     """Update of the weights of this GPU in equal parts; with ZeRO 1 and 2 the new weights are gathered."""
     weights = local_weights(model, how)
     parts, size = _cut(weights.divided(how) if how.zero else weights.total)
-    steps, gather = Steps(model, how), Steps(model, how)
+    steps = Steps(model, how)
     for name, work in steps.texts.optimizer(size):
         steps.add(name, OperatorClass.OPTIMIZER, work)
+    found = [Block("optimizer", tuple(steps.steps), parts)]
     if how.zero in (1, 2):
-        gather.exchange("new_weights", "all_gather", weights.others * how.dtype.bytes, how.dp, how.tp, lane=Lane.DATA)
+        groups = {"new_weights": Group(weights.others, how.dp, how.tp)}
         if weights.experts:
-            of_experts = (weights.experts * how.dtype.bytes, how.expert_copies, how.expert_gpus)
-            gather.exchange("new_expert_weights", "all_gather", *of_experts, lane=Lane.DATA)
-    found = Block("optimizer", tuple(steps.steps), parts), Block("new weights", tuple(gather.steps))
+            groups["new_expert_weights"] = Group(weights.experts, how.expert_copies, how.expert_gpus)
+        found.append(Block("new weights", tuple(_exchanges("all_gather", how.dtype.bytes, groups))))
+        parts, size = _cut(_shared_out(how, groups))
+        found.append(Block("new weights copy", _copies(model, how, "weights_copy", 1, size), parts))
     return tuple(block for block in found if block.steps)
 
 
 def _cut(weights: int) -> tuple[int, int]:
     """Number and size of the equal parts, at most PART each; a size is a multiple of ALIGNED."""
-    parts = -(-weights // PART)
+    parts = max(1, -(-weights // PART))
     return parts, -(-weights // (parts * ALIGNED)) * ALIGNED
 
 

@@ -30,7 +30,9 @@ def steps(how, model=BERT):
     return {block.name: {step.name: step.work for step in block.steps} for block in make_schedule(model, how).blocks()}
 
 
-@pytest.mark.parametrize(("software", "kernels"), [("eager", 23), ("eager-2019", 28), ("megatron", 15), ("fused", 11)])
+@pytest.mark.parametrize(
+    ("software", "kernels"), [("eager", 23), ("eager-2023", 23), ("eager-2019", 28), ("megatron", 15), ("fused", 11)]
+)
 def test_a_layer_has_the_kernels_of_its_software(software, kernels):
     """As in the table of `tracer.models.texts`, counted by hand."""
     layer = steps(replace(HOW, software=Software(software)))["layer"]
@@ -66,7 +68,11 @@ def test_pytorch_multiplies_before_the_gradient_of_softmax(software):
     """2 sequences, 16 heads, 128 x 128 scores."""
     backward = steps(replace(HOW, software=software))["backward"]
     product = {name: work for name, work in backward.items() if name == "softmax_back_product"}
-    loops = {Software.EAGER: "unroll=1,warps=4", Software.EAGER_2019: "vector=1,unroll=1,warps=16"}
+    loops = {
+        Software.EAGER: "unroll=1,warps=4",
+        Software.EAGER_2023: "vector=4,unroll=1,warps=4",
+        Software.EAGER_2019: "vector=1,unroll=1,warps=16",
+    }
     loop = loops.get(software)
     assert product == ({"softmax_back_product": f"residual:rows=4096,cols=128,{loop},dtype=fp16"} if loop else {})
 
