@@ -24,8 +24,9 @@ first FSDP joins the gradients of its flat weights, casts them to fp32 and divid
 `torch.split`; _runtime_utils.py: `_post_backward_hook`; default_hooks.py: `reduce_scatter_hook`).
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
-The norms and softmax of eager software are PyTorch's kernels (`tracer.operators.library`), its loop over elements is in
-LOOPS. A scale and a mask are copies here: a tensor is read, and one is written.
+Norms, softmax and fused attention of eager software are PyTorch's kernels (`tracer.operators.library`; the backward
+pass of the attention is that of all software), its loop over elements is in LOOPS. A scale and a mask are copies here: a
+tensor is read, and one is written.
 """
 
 from collections import Counter
@@ -296,6 +297,7 @@ class KernelTexts:
             causal="true" if self.model.causal else "false",
             stats=self.how.train and not backward,
             backward=backward,
+            library=not backward and self._library,
         )
 
     def embedding(self, backward: bool = False) -> str:

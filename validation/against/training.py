@@ -30,7 +30,9 @@ PREDICTIONS = HERE / "predictions" / "training.csv"
 REFERENCE = HERE / "references" / "training.csv"
 NOTES = HERE / "against" / "training_notes.md"
 TABLE = HERE / "tables" / "training.md"
-SHAPES = {"13b": (40, 5120, 40)}
+SHAPES = {
+    "1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56),
+}  # fmt: skip
 """Layers, hidden size and heads of MPT (llm-foundry, scripts/train/yamls/pretrain)."""
 VOCAB = 50368
 H100, A100 = "h100_sxm", "a100_80g"
@@ -57,6 +59,13 @@ class Case(NamedTuple):
 CASES = (
     *(Case(H100, "13b", gpus, 2048, 2, 1, 0) for gpus in (8, 16, 32, 64)),
     Case(A100, "13b", 8, 2048, 2, 3, 0),
+    Case(H100, "7b", 8, 2048, 6, 1, 0),
+    Case(A100, "7b", 8, 2048, 6, 2, 0),
+    Case(H100, "1b", 8, 2048, 14, 1, 0),
+    Case(A100, "1b", 8, 2048, 14, 4, 0),
+    Case(H100, "3b", 64, 2048, 6, 3, 0),
+    Case(A100, "3b", 8, 2048, 10, 2, 0),
+    Case(H100, "30b", 32, 2048, 14, 3, 1),
 )
 """In the order in which they are simulated."""
 RATE = "tokens_per_s_per_gpu"
@@ -73,7 +82,7 @@ def scenario(case: Case) -> ModelScenario:
     how = Deployment(
         phase=ModelPhase.TRAIN, dp=case.gpus, zero=3, micro_batch=case.micro_batch, micro_batches=case.micro_batches,
         sequence=case.sequence, recompute=Recompute.FULL if case.recompute else Recompute.NONE,
-        software=Software.EAGER,
+        software=Software.EAGER_2023,
     )  # fmt: skip
     return ModelScenario(load_preset(case.machine), shape, how, ACCURACY, overlap=False)
 

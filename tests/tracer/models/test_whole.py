@@ -77,6 +77,16 @@ def test_pytorch_multiplies_before_the_gradient_of_softmax(software):
     assert product == ({"softmax_back_product": f"residual:rows=4096,cols=128,{loop},dtype=fp16"} if loop else {})
 
 
+@pytest.mark.parametrize("software", Software)
+def test_eager_software_has_the_fused_attention_of_pytorch(software):
+    """Its code for the backward pass was not read."""
+    found = steps(replace(HOW, software=software, flash=True))
+    eager = software not in (Software.FUSED, Software.MEGATRON)
+    assert ("library=torch" in found["layer"]["attention"]) == eager
+    assert "library" not in found["backward"]["attention_back"]
+    assert make_kernels(found["layer"]["attention"]) and make_kernels(found["backward"]["attention_back"])
+
+
 def test_an_encoder_predicts_the_chosen_words():
     output = steps(replace(HOW, predictions=20))["output"]
     assert output["head"] == "gemm:m=40,n=1024,k=1024,dtype=fp16"
