@@ -25,8 +25,8 @@ first FSDP joins the gradients of its flat weights, casts them to fp32 and divid
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 Norms, softmax and fused attention of eager software are PyTorch's kernels (`tracer.operators.library`; the backward
-pass of the attention is that of all software), its loop over elements is in LOOPS. A scale and a mask are copies here: a
-tensor is read, and one is written.
+pass of the attention is that of all software), its loop over elements is in LOOPS. A scale and a mask are copies here:
+a tensor is read, and one is written.
 """
 
 from collections import Counter
