@@ -1,13 +1,15 @@
-"""Training of MPT models on H100 and A100: blind predictions beside the throughput that others measured.
+"""Training in PyTorch on H100 and A100: blind predictions beside the throughput that others measured.
 
 `python -m validation.against.training` writes `tables/training.md`. With `--predict` it first simulates all cases
 (results in the store are used) and writes `predictions/training.csv`, a row as soon as it is there.
 
-Cases are rows of the benchmark table of llm-foundry (scripts/train/benchmarking/README.md @8c8dd48): MPT in PyTorch
-(FSDP, FlashAttention, autocast to bf16, gradients reduced in fp32). When the predictions were committed, only the
-columns that say what ran had been read. Nothing is calibrated with a row.
+Cases are rows of the benchmark table of llm-foundry (scripts/train/benchmarking/README.md @8c8dd48: MPT with FSDP),
+of torchtitan (docs/performance.md @395a526: Llama 2 with FSDP2) and of nanoGPT-amd (README.md @ccaddd8: GPT-2 on one
+GPU): bf16, fused attention, gradients reduced in fp32, no compiler. When the predictions were committed, only what says
+what ran had been read: of llm-foundry by a script, of the others by somebody else. Nothing is calibrated with a row.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +18,9 @@ import click
 from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.model import ModelScenario
+from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software
+from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_MS, PS_PER_S
@@ -30,17 +34,19 @@ PREDICTIONS = HERE / "predictions" / "training.csv"
 REFERENCE = HERE / "references" / "training.csv"
 NOTES = HERE / "against" / "training_notes.md"
 TABLE = HERE / "tables" / "training.md"
-SHAPES = {
-    "1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56),
-}  # fmt: skip
-"""Layers, hidden size and heads of MPT (llm-foundry, scripts/train/yamls/pretrain)."""
-VOCAB = 50368
+WIDTHS = {"mpt-7b": (32, 4096, 32), "mpt-13b": (40, 5120, 40), "gpt2-1.5b": (48, 1600, 25)}
+"""Layers, hidden size and heads of models with a plain MLP (llm-foundry, scripts/train/yamls/pretrain; nanoGPT-amd,
+configs/gpt2-1.5b.json)."""
+VOCAB = {"mpt": 50368, "gpt2": 50304}
 H100, A100 = "h100_sxm", "a100_80g"
+A100_NETWORK = ("network.GB_per_s=25",)
+"""Of 64 A100: 200 Gb/s for each GPU (assumed, as not stated)."""
 
 
 class Case(NamedTuple):
-    """A row: preset, model, GPUs (all of FSDP), tokens of a sequence, sequences of a micro-batch, micro-batches, and
-    whether the backward pass computes activations again."""
+    """A row: preset, model, GPUs (all of one group that shares out weights), tokens of a sequence, sequences of a
+    micro-batch, micro-batches, whether the backward pass computes activations again, software, and whether the time
+    has the optimizer in it."""
 
     machine: str
     model: str
@@ -49,6 +55,8 @@ class Case(NamedTuple):
     micro_batch: int
     micro_batches: int
     recompute: int
+    software: str
+    optimizer: int
 
     @property
     def tokens(self) -> int:
@@ -56,43 +64,49 @@ class Case(NamedTuple):
         return self.sequence * self.micro_batch * self.micro_batches
 
 
+FSDP1, FSDP2 = Software.EAGER_2023, Software.EAGER
 CASES = (
-    *(Case(H100, "13b", gpus, 2048, 2, 1, 0) for gpus in (8, 16, 32, 64)),
-    Case(A100, "13b", 8, 2048, 2, 3, 0),
-    Case(H100, "7b", 8, 2048, 6, 1, 0),
-    Case(A100, "7b", 8, 2048, 6, 2, 0),
-    Case(H100, "1b", 8, 2048, 14, 1, 0),
-    Case(A100, "1b", 8, 2048, 14, 4, 0),
-    Case(H100, "3b", 64, 2048, 6, 3, 0),
-    Case(A100, "3b", 8, 2048, 10, 2, 0),
-    Case(H100, "30b", 32, 2048, 14, 3, 1),
+    *(Case(H100, "mpt-13b", gpus, 2048, 2, 1, 0, FSDP1, 1) for gpus in (8, 16, 32, 64)),
+    Case(A100, "mpt-13b", 8, 2048, 2, 3, 0, FSDP1, 1),
+    Case(H100, "mpt-7b", 8, 2048, 6, 1, 0, FSDP1, 1),
+    Case(H100, "gpt2-1.5b", 1, 1024, 8, 1, 0, FSDP1, 0),
+    Case(A100, "llama-2-13b", 64, 4096, 2, 1, 0, FSDP2, 1),
+    Case(A100, "mpt-7b", 8, 2048, 6, 2, 0, FSDP1, 1),
 )
 """In the order in which they are simulated."""
 RATE = "tokens_per_s_per_gpu"
-HEADER = ("machine", "model", "GPUs", "tokens", "sequences", "micro-batches", "recomputes")
+HEADER = ("machine", "model", "GPUs", "tokens", "sequences", "micro-batches", "recomputes", "software", "optimizer")
+
+
+def shape(case: Case) -> ModelShape:
+    """The model."""
+    if case.model not in WIDTHS:  # torchtitan, torchtitan/models/llama/__init__.py
+        sizes = {"layers": 40, "hidden": 5120, "intermediate": 13824, "heads": 40, "kv_heads": 40}
+        return replace(load_model("llama-2-7b"), name=case.model, **sizes)  # type: ignore[arg-type]
+    layers, hidden, heads = WIDTHS[case.model]
+    return ModelShape(
+        name=case.model, layers=layers, hidden=hidden, intermediate=4 * hidden, heads=heads, kv_heads=heads,
+        head_dim=hidden // heads, vocab=VOCAB[case.model.partition("-")[0]], max_positions=case.sequence, gated=False,
+    )  # fmt: skip
 
 
 def scenario(case: Case) -> ModelScenario:
     """What the row ran."""
-    layers, hidden, heads = SHAPES[case.model]
-    shape = ModelShape(
-        name=f"mpt-{case.model}", layers=layers, hidden=hidden, intermediate=4 * hidden, heads=heads, kv_heads=heads,
-        head_dim=hidden // heads, vocab=VOCAB, max_positions=case.sequence, gated=False,
-    )  # fmt: skip
     how = Deployment(
-        phase=ModelPhase.TRAIN, dp=case.gpus, zero=3, micro_batch=case.micro_batch, micro_batches=case.micro_batches,
-        sequence=case.sequence, recompute=Recompute.FULL if case.recompute else Recompute.NONE,
-        software=Software.EAGER_2023,
+        phase=ModelPhase.TRAIN, dp=case.gpus, zero=3 if case.gpus > 1 else 0, micro_batch=case.micro_batch,
+        micro_batches=case.micro_batches, sequence=case.sequence,
+        recompute=Recompute.FULL if case.recompute else Recompute.NONE, software=Software(case.software),
     )  # fmt: skip
-    return ModelScenario(load_preset(case.machine), shape, how, ACCURACY, overlap=False)
+    preset = load_preset(case.machine, A100_NETWORK if case.machine == A100 and case.gpus > 8 else ())
+    return ModelScenario(preset, shape(case), how, ACCURACY, overlap=False)
 
 
 def read(path: Path) -> dict[Case, dict[str, str]]:
     """Case -> its row of a file."""
     found = {}
     for row in read_csv(path) if path.exists() else ():
-        machine, model, *numbers = (row[name] for name in Case._fields)
-        found[Case(machine, model, *map(int, numbers))] = row
+        values = (row[name] for name in Case._fields)
+        found[Case._make(int(value) if value.isdigit() else value for value in values)] = row
     return found
 
 
@@ -101,6 +115,8 @@ def write_predictions(store: Store) -> None:
     done: list[tuple[object, ...]] = []
     for case in CASES:
         times = classes(iteration(scenario(case), store), 1)
+        if not case.optimizer:
+            times["iteration"] -= times.pop(OperatorClass.OPTIMIZER)
         rate = case.tokens / times.pop("iteration") * PS_PER_S / PS_PER_MS
         done.append((*case, f"{rate:.1f}", *(f"{time_ms:.1f}" for time_ms in times.values())))
         write_csv(PREDICTIONS, (*Case._fields, RATE, *(f"{name}_ms" for name in times)), done)
@@ -114,7 +130,7 @@ def table() -> str:
         measured, predicted = (float(each[RATE]) for each in (row, ours[case]))
         error = predicted / measured - 1
         errors.setdefault(case.machine, []).append(error)
-        rows.append([*map(str, case), f"{measured:,.0f}", f"{predicted:,.0f}", f"{error:+.1%}"])
+        rows.append([*(str(value) for value in case), f"{measured:,.0f}", f"{predicted:,.0f}", f"{error:+.1%}"])
     means = []
     for machine, found in errors.items():
         absolute, mean = mean_errors(found)
