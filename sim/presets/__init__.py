@@ -13,6 +13,7 @@ paper. Such a value has the kind `borrowed`.
 """
 
 from sim.presets.load import load_preset, preset_from_dict, presets
+from sim.presets.measured import measured
 from sim.presets.preset import Preset, Source, assumed, borrowed
 
-__all__ = ["Preset", "Source", "assumed", "borrowed", "load_preset", "preset_from_dict", "presets"]
+__all__ = ["Preset", "Source", "assumed", "borrowed", "load_preset", "measured", "preset_from_dict", "presets"]

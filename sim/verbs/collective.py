@@ -9,10 +9,11 @@ from sim.run.store import Store
 from sim.scenario.collective import Collective, simulate_collective
 from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import with_threads
+from sim.view.heading import measured_text
 from traces.command.meter import Meter
 from traces.command.near_choice import NearChoice
-from traces.command.output_format import with_format
-from traces.command.tables import print_json, print_table
+from traces.command.output_format import TABLE, table_format, with_format
+from traces.command.tables import print_json, print_table, print_text
 from traces.units import MIB
 
 ALGORITHM_NAMES = tuple(dict.fromkeys(name for names in ALGORITHMS.values() for name in names))
@@ -68,3 +69,5 @@ def collective(
     if len(result.simulated_bytes) > 1:
         both = " and ".join(f"{size / MIB:g}" for size in result.simulated_bytes)
         click.echo(f"time and traffic from the line through {both} MiB; --whole simulates all bytes")
+    if table_format()[0] == TABLE:
+        print_text(f"\n{measured_text(asked.preset)}")

@@ -15,6 +15,7 @@ from sim.run.store import Store, run_or_get
 from sim.verbs.accuracy_option import check_exact_for, with_accuracy
 from sim.verbs.machine_options import with_machine
 from sim.verbs.store_options import with_store
+from sim.view.heading import measured_text
 from tracer.compile.process import process_costs
 from tracer.kernels import KERNELS, DescribedField, describe_kernels, described_fields, make_kernels
 from traces.command.alone import check_alone
@@ -80,6 +81,8 @@ def kernel(
         print_json(found | process_costs() | {"from_store": outcome.from_store})
         return
     print_table(f"{name} on {machine.name}", ("figure", "value"), _rows(found))
+    if table_format()[0] == TABLE:
+        print_text(f"\n{measured_text(machine)}")
 
 
 def _list(as_json: bool) -> None:

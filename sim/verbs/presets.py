@@ -4,7 +4,7 @@ from dataclasses import asdict, fields
 
 import click
 
-from sim.presets import Preset, assumed, borrowed, load_preset
+from sim.presets import Preset, assumed, borrowed, load_preset, measured
 from sim.presets import presets as preset_names
 from sim.presets.peaks import Peaks
 from sim.verbs.completions import FIELD, PRESET
@@ -36,7 +36,7 @@ def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as
     if only_assumed:
         described["fields"] = {field: described["fields"][field] for field in assumed(preset) | borrowed(preset)}
     if as_json:
-        print_json(described)
+        print_json(described | {"measured": [row._asdict() for row in measured(preset.name)]})
         return
     rows = [(field, leaf["value"], leaf["kind"], leaf["source"]) for field, leaf in described["fields"].items()]
     print_table(f"{preset.name}: {preset.title}", ("field", "value", "kind", "source"), rows)

@@ -1,4 +1,5 @@
-"""What a result hangs on, in a few lines: links, network, MCA, GEMM kernel, and how many values are assumed."""
+"""What a result hangs on, in a few lines: links, network, MCA, GEMM kernel, how many values are assumed, and how far
+such results are from measurements."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,7 +7,8 @@ from typing import Any
 
 from sim.collective.topology import in_one_node
 from sim.hw.request import LINE_BYTES
-from sim.presets import Preset, assumed, borrowed
+from sim.presets import Preset, assumed, borrowed, measured
+from sim.presets.preset import OVERRIDE
 from sim.results import ResultsArchive, RunResult
 from sim.spec import Arbiter, Link, Network
 from tracer.gemm.source import GemmKernel
@@ -18,13 +20,24 @@ NAMED = ("pipeline_depth", "copy", "epilogue", "order")
 
 
 def origins_text(preset: Preset) -> str:
-    """Number of assumed and of borrowed values of a preset, and the command that lists them."""
+    """Number of assumed and of borrowed values of a preset, the command that lists them, and how far times on this
+    machine are from measurements."""
     units = dict.fromkeys(field.partition(".")[0] for field in borrowed(preset))
     lent = f"{len(borrowed(preset))} more are borrowed from the machine of the T3 paper: {', '.join(units)}\n"
     return (
         f"{len(assumed(preset))} of {len(preset.sources)} values of {preset.name} are assumed\n{lent if units else ''}"
-        f"t3sim presets {preset.name} --assumed lists them"
+        f"t3sim presets {preset.name} --assumed lists them\n{measured_text(preset)}"
     )
+
+
+def measured_text(preset: Preset) -> str:
+    """How far times on a machine are from measurements, a line for each kind of quantity."""
+    rows = measured(preset.name)
+    if not rows:
+        return f"no time on {preset.name} has been compared with a measurement"
+    changed = any(source.kind == OVERRIDE for source in preset.sources.values())
+    lines = [f"    {row.error} ({row.page})" for row in rows]
+    return "\n".join([f"measured{', without your changes' if changed else ''} (validation/tables):", *lines])
 
 
 def is_of_gpu_0(runs: Iterable[RunResult]) -> bool:

@@ -116,7 +116,7 @@ def write_predictions(store: Store) -> None:
     for case in CASES:
         times = classes(iteration(scenario(case), store), 1)
         if not case.optimizer:
-            times["iteration"] -= times.pop(OperatorClass.OPTIMIZER)
+            times["iteration"] -= times[OperatorClass.OPTIMIZER]
         rate = case.tokens / times.pop("iteration") * PS_PER_S / PS_PER_MS
         done.append((*case, f"{rate:.1f}", *(f"{time_ms:.1f}" for time_ms in times.values())))
         write_csv(PREDICTIONS, (*Case._fields, RATE, *(f"{name}_ms" for name in times)), done)
