@@ -8,7 +8,7 @@ from sim.presets import Preset, assumed, borrowed, load_preset, measured
 from sim.presets import presets as preset_names
 from sim.presets.peaks import Peaks
 from sim.verbs.completions import FIELD, PRESET
-from sim.view.heading import origins_text
+from sim.view.heading import evidence_text
 from traces.command.output_format import TABLE, table_format, with_format
 from traces.command.tables import print_json, print_table, print_text
 from traces.errors import UserError
@@ -40,7 +40,7 @@ def presets(name: str | None, overrides: tuple[str, ...], only_assumed: bool, as
         return
     rows = [(field, leaf["value"], leaf["kind"], leaf["source"]) for field, leaf in described["fields"].items()]
     print_table(f"{preset.name}: {preset.title}", ("field", "value", "kind", "source"), rows)
-    print_text(f"{preset.peaks().text()}\n{origins_text(preset)}")
+    print_text(f"{preset.peaks().text()}\n{evidence_text(preset)}")
 
 
 def _list(all_presets: list[Preset], as_json: bool) -> None:
@@ -53,5 +53,5 @@ def _list(all_presets: list[Preset], as_json: bool) -> None:
         print_table("Machines", columns, rows)
         return
     for preset in all_presets:
-        lines = (preset.name, preset.title, preset.peaks().text(), *origins_text(preset).split("\n"))
+        lines = (preset.name, preset.title, preset.peaks().text(), *evidence_text(preset).split("\n"))
         print_text("\n    ".join(lines))

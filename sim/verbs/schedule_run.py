@@ -13,7 +13,7 @@ from sim.scenario.asked import ALL
 from sim.scenario.exchange import library_run, together
 from sim.scenario.result import ALL_CONFIGURATIONS
 from sim.scenario.scheduled import S, Scheduled, ScheduleResult, assemble_schedule
-from sim.view.heading import origins_text
+from sim.view.heading import evidence_text
 from tracer.compile.process import process_costs
 from tracer.models.schedule import Exchange
 from traces.command.meter import Meter
@@ -92,7 +92,7 @@ def show_limits(scenario: Scheduled) -> None:
     for reason in dict.fromkeys(reason for reasons in not_fused.values() for reason in reasons):
         names = ", ".join(name for name, reasons in not_fused.items() if reason in reasons)
         print_text(f"GEMMs with the time of Sequential in {names}: {reason}")
-    print_text(f"\n{origins_text(scenario.preset)}")
+    print_text(f"\n{evidence_text(scenario.preset)}")
 
 
 def _collectives_text(scenario: Scheduled) -> str:

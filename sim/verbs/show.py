@@ -15,7 +15,7 @@ from sim.scenario.result import COLUMN
 from sim.view.command_text import again, command_of
 from sim.view.counter_names import NAMES, TITLES, formula
 from sim.view.energy_tables import configuration_energies, show_energies, show_energy
-from sim.view.heading import origins_text, run_heading, runs_heading
+from sim.view.heading import evidence_text, run_heading, runs_heading
 from sim.view.scenario_tables import show_scenario
 from tracer.elf.names import short_name
 from traces.command.output_format import with_format
@@ -230,7 +230,7 @@ def show_results(results: RunResult) -> None:
             for kernel in results.kernels
         ]
         print_table("Kernels", columns, rows)
-    print_text(f"\n{origins_text(results.preset)}")
+    print_text(f"\n{evidence_text(results.preset)}")
 
 
 def _show_unit(results: RunResult, unit: str, as_json: bool) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 from sim.collective.topology import in_one_node
 from sim.hw.request import LINE_BYTES
 from sim.presets import Preset, assumed, borrowed, measured
-from sim.presets.preset import OVERRIDE
 from sim.results import ResultsArchive, RunResult
 from sim.spec import Arbiter, Link, Network
 from tracer.gemm.source import GemmKernel
@@ -20,24 +19,26 @@ NAMED = ("pipeline_depth", "copy", "epilogue", "order")
 
 
 def origins_text(preset: Preset) -> str:
-    """Number of assumed and of borrowed values of a preset, the command that lists them, and how far times on this
-    machine are from measurements."""
+    """Number of assumed and of borrowed values of a preset, and the command that lists them."""
     units = dict.fromkeys(field.partition(".")[0] for field in borrowed(preset))
     lent = f"{len(borrowed(preset))} more are borrowed from the machine of the T3 paper: {', '.join(units)}\n"
     return (
         f"{len(assumed(preset))} of {len(preset.sources)} values of {preset.name} are assumed\n{lent if units else ''}"
-        f"t3sim presets {preset.name} --assumed lists them\n{measured_text(preset)}"
+        f"t3sim presets {preset.name} --assumed lists them"
     )
 
 
 def measured_text(preset: Preset) -> str:
-    """How far times on a machine are from measurements, a line for each kind of quantity."""
-    rows = measured(preset.name)
-    if not rows:
+    """How far times on a machine without changes are from measurements, a line for each kind of quantity."""
+    lines = [f"    {row.error} ({row.page})" for row in measured(preset.name)]
+    if not lines:
         return f"no time on {preset.name} has been compared with a measurement"
-    changed = any(source.kind == OVERRIDE for source in preset.sources.values())
-    lines = [f"    {row.error} ({row.page})" for row in rows]
-    return "\n".join([f"measured{', without your changes' if changed else ''} (validation/tables):", *lines])
+    return "\n".join(["measured, for the preset as it is (validation/tables):", *lines])
+
+
+def evidence_text(preset: Preset) -> str:
+    """What times on a machine hang on, and how far they are from measurements."""
+    return f"{origins_text(preset)}\n{measured_text(preset)}"
 
 
 def is_of_gpu_0(runs: Iterable[RunResult]) -> bool:
@@ -107,4 +108,5 @@ def runs_heading(archive: ResultsArchive) -> list[str]:
     """Lines of an archive of several runs: each different line of their headings once, and their machines."""
     runs = [run for _, run in archive.results()]
     lines = [line for run in runs for line in run_heading(run)]
-    return list(dict.fromkeys([*lines, *(origins_text(run.preset) for run in runs)]))
+    texts = (text(run.preset) for text in (origins_text, measured_text) for run in runs)
+    return list(dict.fromkeys([*lines, *texts]))

@@ -7,7 +7,7 @@ import numpy as np
 from sim.results import RunResult
 from sim.run.shares import bounded_by, shares, tera_flop_per_s
 from sim.scenario.result import ALL_CONFIGURATIONS, FUSED_RUNS, T3, T3_MCA, TRAFFIC
-from sim.view.heading import is_of_gpu_0, origins_text, run_heading
+from sim.view.heading import evidence_text, is_of_gpu_0, run_heading
 from traces.command.tables import Quantity, duration, print_table, print_text
 from traces.units import KILO, MEGA, PS_PER_NS, PS_PER_S, PS_PER_US, ps_to_ns, time_text
 
@@ -52,7 +52,7 @@ def show_scenario(row: RunResult, runs: Runs) -> None:
     print_table(f"Runs: time, rate, percent of each peak{whose}", shown, rows)
     _show_fused(runs, whose)
     faults = [f"{name}: ledger: {fault}" for name, run in runs.items() for fault in run.wrong]
-    print_text("\n".join(["", *faults, origins_text(preset)]))
+    print_text("\n".join(["", *faults, evidence_text(preset)]))
 
 
 def _size(data_bytes: int) -> str:

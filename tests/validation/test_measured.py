@@ -31,11 +31,6 @@ def test_numbers_are_those_of_the_page(row):
     assert {*NUMBER.findall(said)} <= page
 
 
-def test_a_changed_machine_is_not_the_measured_one():
-    assert measured_text(load_preset("v100")).startswith("measured (validation/tables):\n    a layer of BERT-Large")
-    assert "without your changes" in measured_text(load_preset("v100", ["cu.count=40"]))
-
-
 def test_a_machine_of_the_user_has_no_measurement(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('extends = "v100"\n')

@@ -5,7 +5,7 @@ import pytest
 from sim.presets import borrowed, load_preset
 from sim.results import ResultsArchive
 from sim.scenario.scenario import Scenario
-from sim.view.heading import gemm_text, links_text, origins_text, run_heading, runs_heading
+from sim.view.heading import gemm_text, links_text, measured_text, origins_text, run_heading, runs_heading
 from tests.support.result_samples import sample_results
 from tracer.gemm.source import GemmKernel
 from tracer.workloads import aligned_problem
@@ -72,4 +72,5 @@ def test_headings_of_runs():
     three.preset, three.input = load_preset("h200", ["link.topology=ring"]), two.input
     lines = runs_heading(ResultsArchive([one, two, three, one, two]))
     assert [line.split()[0] for line in lines[:4]] == ["link:", "MCA:", "GEMM", "link:"]
-    assert len(lines) == 6 and " values of v100 are assumed" in lines[4] and " of h200 are assumed" in lines[5]
+    assert len(lines) == 8 and " values of v100 are assumed" in lines[4] and " of h200 are assumed" in lines[5]
+    assert lines[6:] == [measured_text(one.preset), measured_text(two.preset)]

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tracer.models.test_outer import TRAIN
 from tracer.data_type import DataType
 from tracer.kernels import make_kernels
 from tracer.models.catalogue import load_model
-from tracer.models.deployment import Software
+from tracer.models.deployment import Deployment, ModelPhase, Software
 from tracer.models.whole import make_schedule
 
+TRAIN = Deployment(phase=ModelPhase.TRAIN, sequence=128)
 LAYER_WEIGHTS = 4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336
 """Of Llama-3-8B."""
 FSDP = {
