@@ -2,12 +2,11 @@
 
 import ast
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.support.checkout import FILES, ROOMS, ROOT, TOP_LEVEL
+from tests.support.checkout import FILES, ROOMS, ROOT, TOP_LEVEL, module_name, tree_of
 
 COMPILING = (
     "ahead",
@@ -35,15 +34,6 @@ LINES_PER_FUNCTION = 35
 FUNCTIONS_THAT_FIT = 0.9
 
 SOURCES = [name for name in FILES if name.endswith(".py") and name.split("/")[0] in ROOMS]
-
-
-@cache
-def tree_of(name):
-    return ast.parse((ROOT / name).read_text(encoding="utf-8"), name)
-
-
-def module_name(name):
-    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def imported_names(node):

@@ -255,7 +255,7 @@ def kernel_text(described: Mapping[str, Any]) -> str:
     """The shortest text from which `make_kernel` makes a kernel with the same events; "" = not one of KERNELS.
 
     Args:
-        described: `sim.run.run.kernel_input` of the kernel: `problem` and `kernel` of a GEMM, or `parameters`.
+        described: `sim.run.inputs.kernel_input` of the kernel: `problem` and `kernel` of a GEMM, or `parameters`.
     """
     given = _given(described)
     names = [name for name in KERNELS if given and given.keys() <= fields_of(name).keys()]

@@ -1,7 +1,7 @@
 """Plans of what software does today to hide a reduce-scatter behind its GEMM. There is no timing here.
 
 Each chunk of the output goes straight to its owner, into a receive buffer of its own. When the GEMM and all arrivals
-have ended, a kernel of the owner adds them (`sim.collective.plans.local_reduce`). Three ways to send:
+have ended, a kernel of the owner adds them (`sim.collective.on_cus.local_reduce`). Three ways to send:
 
     flux            the kernel's stores go there at once (one fused kernel)
     copy_engines    DMA engines copy a chunk when its last tile is stored: a flag of the one GEMM starts them

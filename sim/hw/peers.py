@@ -203,7 +203,7 @@ def _carry_from(peers, c, mail, fifos, pool, slot_ps, cu_wake_ps):
 
 @compiled
 def _carry(peers, c, mail, packet, leaves_ps, cu_wake_ps):
-    """Carry a packet (`sim.hw.lsu.send_to_peer`) to its CU, and the answer back."""
+    """Carry a packet (`sim.hw.lsu_lines.send_to_peer`) to its CU, and the answer back."""
     own, to = peers[c], np.int64(packet.bank)
     other = peers[to]
     data_bytes = sectors_in(packet.sectors) * SECTOR_BYTES

@@ -1,6 +1,8 @@
 """The files of this checkout, and its rooms."""
 
+import ast
 import subprocess
+from functools import cache
 
 from tests.support.paths import ROOT
 
@@ -43,3 +45,14 @@ def project_files():
 
 
 FILES = project_files()
+
+
+@cache
+def tree_of(name):
+    """The syntax tree of one of FILES."""
+    return ast.parse((ROOT / name).read_text(encoding="utf-8"), name)
+
+
+def module_name(name):
+    """The dotted name of one of FILES."""
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
