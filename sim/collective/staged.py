@@ -17,6 +17,7 @@ warps send, some receive, and other channels copy.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -88,16 +89,12 @@ def _add_all_to_all(build: Builder, keeps: bool = True) -> None:
         build.step(gpus - 1, [build.received(slot_bytes(number), number + 1)], slot_bytes(gpus + number))
 
 
-def _add_send_recv(build: Builder) -> None:
-    _add_all_to_all(build, keeps=False)
-
-
 STEPS: dict[str, tuple[Callable[[Builder], None], int]] = {
     "all_reduce": (_add_all_reduce, 2),
     "reduce_scatter": (_add_reduce_scatter, 1),
     "all_gather": (_add_all_gather, 1),
     "all_to_all": (_add_all_to_all, 1),
-    "send_recv": (_add_send_recv, 1),
+    "send_recv": (partial(_add_all_to_all, keeps=False), 1),
 }
 """Collective -> the function that adds its steps, and the number of its phases."""
 

@@ -6,8 +6,7 @@ sizes (`Choice.line_bytes`) gives time and traffic, without the padding of the s
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sim.collective.library import ALGORITHMS, DIRECT, KINDS, LINE_BYTES, PLAIN, RING, Choice, choice_on
 from sim.collective.topology import is_direct
@@ -139,9 +138,6 @@ class CollectiveResult:
     link_bytes: int
     simulated_bytes: tuple[int, ...]
     exactly_once: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def bus_share(kind: str, gpus: int) -> float:

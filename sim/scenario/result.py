@@ -31,7 +31,6 @@ from typing import Any
 
 import numpy as np
 
-from sim.counters import add_totals
 from sim.hw.request import Stream
 from sim.presets import Preset
 from sim.run.html_table import html_table
@@ -217,15 +216,6 @@ def put_together(name: str, runs: Mapping[str, RunResult]) -> Configuration:
         link_bytes=sum(run.link_bytes for run in needed),
         exactly_once=all(run.exactly_once for run in needed),
     )
-
-
-def configuration_totals(name: str, totals: Mapping[str, dict[str, int]]) -> dict[str, int]:
-    """Counters of a configuration for one GPU: the sum over its runs.
-
-    Args:
-        totals: RUNS name -> "unit.counter" -> count (`RunResult.totals`).
-    """
-    return add_totals(totals[run] for run in NEEDS[name])
 
 
 def _by_phase(runs: Sequence[np.ndarray]) -> list[int]:

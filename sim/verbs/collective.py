@@ -1,5 +1,7 @@
 """`t3sim collective`: time and traffic of one collective, as a library runs it."""
 
+from dataclasses import asdict
+
 import click
 
 from sim.collective.library import ALGORITHMS, LIBRARIES, PROTOCOLS
@@ -58,7 +60,7 @@ def collective(
     asked = Collective(load_preset(preset, overrides), kind, gpus, data_bytes, library, algorithm, protocol, channels)
     with Meter("workgroups") as meter, use_threads(threads):
         result = simulate_collective(asked, Store(), fresh, whole, meter.update)
-    found = result.as_dict()
+    found = asdict(result)
     if as_json:
         print_json(found)
         return

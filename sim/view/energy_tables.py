@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
+from sim.counters import add_totals
 from sim.energy import Energy, EnergyPreset, energy_of
 from sim.results import RunResult
-from sim.scenario.result import NEEDS, configuration_totals
+from sim.scenario.result import NEEDS
 from sim.view.heading import is_of_gpu_0
 from traces.command.tables import print_table
 
@@ -19,11 +20,10 @@ def configuration_energies(runs: Mapping[str, RunResult], preset: EnergyPreset) 
         runs: of one machine, by the names of sim.scenario.result.RUNS.
         preset: energies of the events.
     """
-    totals = {name: run.totals for name, run in runs.items()}
-    complete = {name: runs[needed[0]].preset for name, needed in NEEDS.items() if set(needed) <= runs.keys()}
+    complete = {name: [runs[run] for run in needed] for name, needed in NEEDS.items() if set(needed) <= runs.keys()}
     return {
-        name: energy_of(configuration_totals(name, totals), machine.machine.hbm.row_bytes, preset)
-        for name, machine in complete.items()
+        name: energy_of(add_totals(run.totals for run in own), own[0].preset.machine.hbm.row_bytes, preset)
+        for name, own in complete.items()
     }
 
 

@@ -53,8 +53,8 @@ QUESTIONS = (
 def predicted(asked: Question, data_bytes: int, store: Store) -> list[str]:
     """A row of COLUMNS."""
     collective = Collective(load_preset(asked.machine), asked.kind, asked.gpus, data_bytes)
-    found = simulate_collective(collective, store).as_dict()
-    row = (asked.kind, asked.gpus, data_bytes, *(found[name] for name in FIGURES), KIND, current_revision())
+    found = simulate_collective(collective, store)
+    row = (asked.kind, asked.gpus, data_bytes, *(getattr(found, name) for name in FIGURES), KIND, current_revision())
     return [*map(str, row)]
 
 

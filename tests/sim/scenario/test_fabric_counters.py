@@ -6,7 +6,7 @@ from sim.counters import add_totals
 from sim.energy import energy_of, load_energy
 from sim.hw.request import Stream
 from sim.run.one_gpu import simulate
-from sim.scenario.result import configuration_totals
+from sim.view.energy_tables import configuration_energies
 from tests.support.programs import small_preset
 from tests.support.t3_cases import T3Case
 from tracer.sequence import CommandSequence
@@ -54,6 +54,7 @@ def test_energy_of_links_and_engines(fused):
 
 def test_a_configuration_is_the_sum_of_its_simulations(fused):
     gather = CASE.run("ag")[0]
-    whole = configuration_totals("T3", {"t3": fused.totals, "ag": gather.totals, "gemm": {"hbm.acts": 1}})
-    assert whole == add_totals([fused.totals, gather.totals])
+    (energy,) = configuration_energies({"t3": fused, "ag": gather}, load_energy()).values()
+    whole = add_totals([fused.totals, gather.totals])
+    assert energy == energy_of(whole, CASE.machine.hbm.row_bytes, load_energy())
     assert whole["link.bytes"] == 2 * 3 * D // 4
