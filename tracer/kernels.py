@@ -208,7 +208,7 @@ def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, An
     return {field: value for field, value in found.items() if field in fields} | given
 
 
-def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+def read_kernel(text: str, changes: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Name and given fields of a text with changes. Each value has the type of its field.
 
     Raises:
@@ -227,7 +227,7 @@ def read_kernel(text: str, changes: Mapping[str, Any] | None = None) -> tuple[st
             raise UserError(f"kernel {name}: {field}: found twice")
         given[field] = value
     allowed = fields_of(name)
-    for field, value in (given | dict(changes or {})).items():
+    for field, value in (given | dict(changes)).items():
         if field not in allowed:
             raise UserError(f"kernel {name}: {field}: unknown field; {allowed_names(field, allowed, LISTING)}")
         given[field] = _typed(value, allowed[field][0], f"kernel {name}: {field}")

@@ -20,7 +20,7 @@ def read_toml(path: Path, error: type[UserError] = UserError) -> dict[str, Any]:
     return toml_of(path, path.read_bytes(), error)
 
 
-def toml_of(path: Path, content: bytes, error: type[UserError] = UserError) -> dict[str, Any]:
+def toml_of(path: Path, content: bytes, error: type[UserError]) -> dict[str, Any]:
     """As `read_toml`, of bytes that were read before. path: for the message.
 
     Raises:

@@ -106,7 +106,7 @@ def staged_plan(
     gpu: int,
     topology: AnyTopology,
     pieces: Pieces,
-    pulls: bool = False,
+    pulls: bool,
 ) -> Plan:
     """The plan of one GPU.
 

@@ -66,7 +66,7 @@ class Cluster:
         self.distances = port_distances(plans[0].topology, count)
         ports = len(self.distances)
         loads = any(plan.loads for plan in plans)
-        check_memory(machine, len(plans), ports, loads)
+        check_memory(machine, ports, len(plans), loads)
         self.wires = np.zeros(len(plans) * ports, WIRE)
         self._team = Team(min(threads(), len(plans)))
         each = threads_of_each(len(plans))
@@ -101,7 +101,7 @@ class Cluster:
         other = (number + way * np.array(self.distances)) % count
         return other // per_node != number // per_node
 
-    def watch_first_stage(self, workgroups: Sequence[int], start_ps: int = 0) -> None:
+    def watch_first_stage(self, workgroups: Sequence[int], start_ps: int) -> None:
         """MCA chooses its threshold when this many workgroups of queue 0 of each GPU have finished."""
         for gpu, number in zip(self.gpus, workgroups, strict=True):
             watch_first_stage(gpu.node.mca, number, start_ps)

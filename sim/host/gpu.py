@@ -70,7 +70,7 @@ class Gpu:
     ):
         """threads: number that run it; None = as `sim.host.team.threads_of_each`. loads: CUs load from other GPUs."""
         check_machine(machine)
-        check_memory(machine, ports=ports, loads=loads)
+        check_memory(machine, ports, loads=loads)
         self.machine = machine
         self.threads = max(1, min(threads or threads_of_each(), machine.cu.count // CUS_PER_THREAD))
         self._crew = Crew(self.threads)

@@ -92,7 +92,7 @@ def named_arrays(records: Any, prefix: str = "") -> dict[str, np.ndarray]:
     return arrays
 
 
-def with_arrays(records: Records, arrays: Mapping[str, np.ndarray], prefix: str = "") -> Records:
+def with_arrays(records: Records, arrays: Mapping[str, np.ndarray], prefix: str) -> Records:
     """The named tuple with copies of the given arrays, which have the names of `named_arrays`.
 
     An array whose shape does not change is overwritten in place. So its other users (for wires) see the new values.

@@ -76,15 +76,16 @@ def make_tracker(spec, dma_policy):
     return tracker
 
 
-def tracker_bits(spec, workgroups=1 << 16):
+def tracker_bits(spec):
     """Storage of the fields of a Tracker, in bits.
 
-    Per wavefront counter: start address, bytes, wavefront number, valid. Per entry: the workgroup's tag.
+    Per wavefront counter: start address, bytes, wavefront number, valid. Per entry: the tag of one of 2^16
+    workgroups, without the bits that its set knows.
     """
     sets = max(1, spec.entries // spec.ways)
     wavefront_bits = max(1, math.ceil(math.log2(spec.wavefronts)))
     per_counter = spec.address_bits + spec.counter_bits + wavefront_bits + 1
-    tag_bits = max(1, math.ceil(math.log2(workgroups)) - int(math.log2(sets)))
+    tag_bits = max(1, 16 - int(math.log2(sets)))
     return spec.entries * (spec.wavefronts * per_counter + tag_bits)
 
 

@@ -50,12 +50,12 @@ def machine_bytes(machine: Machine, ports: int = 0, loads: bool = False) -> dict
     }
 
 
-def check_memory(machine: Machine, gpus: int = 1, ports: int = 0, loads: bool = False) -> None:
+def check_memory(machine: Machine, ports: int, gpus: int = 1, loads: bool = False) -> None:
     """Refuse GPUs that do not fit into the available memory.
 
     Args:
+        ports: links of each GPU in each direction.
         gpus: number of simulated GPUs.
-        ports: links of each in each direction.
         loads: their CUs load from other GPUs.
 
     Raises:

@@ -104,7 +104,7 @@ def _write_series(group: h5py.Group, series: dict[str, np.ndarray], interval_ps:
         dataset.dims[0].attach_scale(time)
 
 
-def read_run(group: h5py.Group, version: int = FORMAT_VERSION, writer: str | None = None) -> RunResult | Failure:
+def read_run(group: h5py.Group, version: int, writer: str | None = None) -> RunResult | Failure:
     """The run or failure of a group.
 
     Args:

@@ -261,8 +261,8 @@ def run_cluster(
     cluster: Cluster,
     launches: list[list[Launch]],
     name: str,
-    progress: Progress | None = None,
-    save_points: SavePoints | None = None,
+    progress: Progress | None,
+    save_points: SavePoints | None,
 ) -> RunResult:
     """Run the kernels of `plan_cluster`. name: of the workload in the result."""
     if save_points is None:
@@ -273,7 +273,7 @@ def run_cluster(
     return cluster_result(cluster, name, min((launch.start_ps for launch in launches[0]), default=0))
 
 
-def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> list[Plan]:
+def fused_plans(machine: Machine, source: GemmSource, chunks: Chunks, own: OwnPlan | None) -> list[Plan]:
     """Checked plans of a fused GEMM for all GPUs.
 
     Raises:

@@ -43,7 +43,7 @@ def software_machine(machine: Machine) -> Machine:
     return replace_unit(machine, tracker=flags, dma=copies)
 
 
-def check_software(machine: Machine, kind: str, source: GemmSource, chunks: Chunks, own: OwnPlan | None = None) -> None:
+def check_software(machine: Machine, kind: str, source: GemmSource, chunks: Chunks, own: OwnPlan | None) -> None:
     """Refuse a GEMM whose tiles software could not count, and links on which chunks do not reach their owners.
 
     Raises:

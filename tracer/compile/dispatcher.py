@@ -27,7 +27,7 @@ class Dispatcher(CPUDispatcher):
     known: ClassVar[dict[tuple[str, str], "Dispatcher"]] = {}
     """All compiled functions by (module, qualified name): the last one of those that share both."""
 
-    def __init__(self, function, options, source=None, apart=False):
+    def __init__(self, function, options, source, apart):
         """Args: function; options: of numba; source: file of the function, None if it must not be stored; apart."""
         super().__init__(function, targetoptions=options)
         self.stored = source is not None

@@ -152,7 +152,7 @@ def spelled_out(problem: GemmProblem) -> GemmProblem:
     return replace(problem, **leading, **addresses)
 
 
-def padded_leading_dimension(elements: int, element_bytes: int, alignment_bytes: int = 16) -> int:
+def padded_leading_dimension(elements: int, element_bytes: int, alignment_bytes: int) -> int:
     """`elements` rounded up so that every row starts at a multiple of `alignment_bytes`."""
     step = max(1, alignment_bytes // element_bytes)
     return -(-elements // step) * step

@@ -17,7 +17,7 @@ class TileOrder(IntEnum):
 
 
 @compiled
-def tile_at(position, order, group, tiles_m, tiles_n, cluster_m=1, cluster_n=1):
+def tile_at(position, order, group, tiles_m, tiles_n, cluster_m, cluster_n):
     """(tile row, tile column) at a position of the walk.
 
     The walk goes from cluster to cluster of cluster_m x cluster_n tiles, and in each down its columns.

@@ -25,7 +25,7 @@ def shapes(of: str) -> list[dict[str, str]]:
     return read_csv(PREDICTIONS / f"{of}_shapes.csv")
 
 
-def kernel_call(torch: Any, text: str, device: str = "cuda") -> Call:
+def kernel_call(torch: Any, text: str) -> Call:
     """A function that runs the kernel once on random data, on tensors made before.
 
     Raises:
@@ -35,14 +35,14 @@ def kernel_call(torch: Any, text: str, device: str = "cuda") -> Call:
     if name not in CALLS:
         raise ValueError(f"no kernel of PyTorch stands for {name}")
     fields = dict(part.split("=", 1) for part in rest.split(","))
-    return CALLS[name](Tensors(torch, DTYPES[fields.get("dtype", "fp16")], device), fields)
+    return CALLS[name](Tensors(torch, DTYPES[fields.get("dtype", "fp16")]), fields)
 
 
 class Tensors:
-    """Makes random tensors of one type on one device."""
+    """Makes random tensors of one type on the GPU."""
 
-    def __init__(self, torch: Any, dtype: str, device: str):
-        self.torch, self.dtype, self.device = torch, getattr(torch, dtype), device
+    def __init__(self, torch: Any, dtype: str):
+        self.torch, self.dtype, self.device = torch, getattr(torch, dtype), "cuda"
 
     def __call__(self, *shape: int) -> Any:
         return self.torch.randn(*shape, dtype=self.dtype, device=self.device)

@@ -129,8 +129,8 @@ class Simulated:
         return sum(self.figures[step.work].time_ps for step in self.block("layer").steps if step.name in names)
 
 
-def works_of(scenario: ModelScenario, blocks: Iterable[str], names: Iterable[str] = ()) -> set[str | Exchange]:
-    """Kernels and exchanges of these blocks; of these steps only, if `names` are given."""
+def works_of(scenario: ModelScenario, blocks: Iterable[str], names: Iterable[str]) -> set[str | Exchange]:
+    """Kernels and exchanges of these blocks; of steps with these names only, empty = all."""
     chosen = set(names)
     steps = [(block, step) for block, step in scenario.steps() if block.name in set(blocks)]
     return {step.work for _, step in steps if not chosen or step.name in chosen}
