@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.collective import nvls, tree
+from sim.collective import tree
 from sim.collective.chunks import Chunks, WholeBuffer, even_chunks
 from sim.collective.kernel import BAND_BYTES, Pieces
 from sim.collective.library import (
@@ -44,8 +44,6 @@ from sim.run.run import Run, gemm_cost
 from tracer.gemm.source import OUTPUT_TILE, GemmSource
 from traces.errors import UserError
 
-SWITCH_PLANS = {"all_reduce": nvls.all_reduce, "reduce_scatter": nvls.reduce_scatter, "all_gather": nvls.all_gather}
-"""Plans of NVLS."""
 CREDITS = 16_384
 """2 MB of lines: more than rate x round trip of every link of the library (NVLink 5: 722 KB)."""
 PULLED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv")
@@ -167,7 +165,8 @@ class LibraryRun(Run):
         gpus = range(self.gpus)
         if self.choice.algorithm == NVLS:
             switch, step_ps = adding_switch(machine, self.gpus), machine.collective.step_ps
-            return [SWITCH_PLANS[self.kind](output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
+            plan = COLLECTIVES[f"{NVLS}_{self.kind}"].plan
+            return [plan(output, chunks, gpu, switch, step_ps=step_ps) for gpu in gpus]
         topology, pieces = machine.link.topology, self.pieces
         if self.choice.algorithm == TREE:
             per_node = self.gpus // self.choice.nodes

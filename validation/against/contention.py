@@ -14,14 +14,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from sim.collective.library import choose
 from sim.gemm_facts import gpu_facts
 from sim.hw.request import Stream
 from sim.presets import load_preset
-from sim.run.library_run import BesideRun, LibraryRun, library_preset
+from sim.run.library_run import BesideRun, LibraryRun
 from sim.run.result import RunResult
 from sim.run.run import KernelRun
 from sim.run.store import Store, run_or_get
+from sim.scenario.collective import Collective
 from tracer.data_type import DataType
 from tracer.gemm.library import choose_kernel
 from tracer.gemm.source import GemmProblem, GemmSource
@@ -129,11 +129,9 @@ def measured_alone() -> list[Alone]:
 
 def all_reduce(data_bytes: int, channels: int) -> LibraryRun:
     """An all-reduce on the machine with the links and the channels of RCCL."""
-    preset = load_preset(PRESET)
-    choice = choose(preset.machine.collective.library, "all_reduce", GPUS, data_bytes, channels=channels)
-    return LibraryRun(
-        preset=library_preset(preset, choice), kind="all_reduce", gpus=GPUS, data_bytes=data_bytes, choice=choice
-    )
+    run = Collective(load_preset(PRESET), "all_reduce", GPUS, data_bytes, channels=channels).run()
+    assert isinstance(run, LibraryRun)
+    return run
 
 
 def runs_of(case: Case, way: str) -> tuple[KernelRun, LibraryRun, BesideRun]:
