@@ -10,10 +10,12 @@ One rule covers both vendors, because both allocate a warp's registers in one qu
 """
 
 from dataclasses import dataclass
+from math import prod
 
 from sim.spec import ComputeUnit
 from tracer.elf.resources import KernelResources
 from traces.errors import UserError
+from traces.source import KernelInfo
 
 REGISTER_BYTES = 4
 SCALAR_GRANULE = 16
@@ -91,6 +93,11 @@ def occupancy(
         limits=limits,
         takes=(1, warps, warps * cu.lanes_per_warp, registers * warps, shared, barriers),
     )
+
+
+def occupancy_of(cu: ComputeUnit, info: KernelInfo) -> Occupancy:
+    """As `occupancy`, of a kernel of a trace."""
+    return occupancy(cu, prod(info.block), info.registers, info.shared_bytes)
 
 
 def held(cu: ComputeUnit) -> tuple[int, ...]:

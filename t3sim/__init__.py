@@ -218,12 +218,10 @@ def scenario(
     names = names_of("scenario: configurations", configurations, (*ALL_CONFIGURATIONS, ALL))
     names = asked_configurations(names, preset)
     named = make_gemm(text_of("scenario: gemm", gemm), gpu_facts(preset.machine))
-    if bool(named.gpus) == (gpus is not None):
-        raise UserError("scenario: gpus: give it with a GEMM without workload= only; a workload has its own")
     description = Scenario.of_gemm(
         preset,
         named,
-        named.gpus or count_of("scenario: gpus", gpus),
+        count_of("scenario: gpus", named.gpus_or(gpus, "scenario: gpus")),
         explicit=switch_of("scenario: explicit", explicit),
         interval_ps=interval_ps_of("scenario: interval_ns", interval_ns),
     )

@@ -150,6 +150,16 @@ class NamedGemm(NamedTuple):
     by_library: bool
     dtype: DataType | None
 
+    def gpus_or(self, given: int | None, field: str) -> int:
+        """The number of GPUs: of the workload, or as given without one.
+
+        Raises:
+            UserError: none of both, or both; names the field.
+        """
+        if bool(self.gpus) == (given is not None):
+            raise UserError(f"{field}: give it with a GEMM without workload= only; a workload has its own")
+        return self.gpus if given is None else given
+
 
 def make_gemm(text: str, gpu: GpuFacts | None = None, /, **changes: Any) -> NamedGemm:
     """A GEMM whose output a collective reduces.

@@ -26,7 +26,7 @@ from sim.machine.memory import check_mail_memory, check_memory
 from sim.machine.rest import check_policy, check_rest
 from sim.machine.series import close_interval
 from sim.machine.stalls import make_stalls
-from sim.occupancy import Occupancy, held, occupancy
+from sim.occupancy import Occupancy, held, occupancy_of
 from sim.presets.check import check_machine
 from sim.spec import L2Sharing, Machine
 from tracer.workgroup_check import check_kernel
@@ -265,7 +265,7 @@ class Gpu:
             raise UserError(
                 f"kernel {info.name}: warps of {info.lanes_per_warp} lanes, but this machine's have {cu.lanes_per_warp}"
             )
-        return occupancy(cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
+        return occupancy_of(cu, info)
 
     def _check_cluster(self, info: KernelInfo, places: int, first: int, last: int) -> None:
         """Refuse clusters of workgroups that never fit into a group of CUs."""

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
-from sim.occupancy import occupancy
+from sim.occupancy import occupancy_of
 from sim.run.steady_waves import window_of
 from sim.spec import Machine
 from tracer.gemm.source import GemmSource, TileOrder
@@ -111,8 +109,7 @@ def wave_of(info: KernelInfo, machine: Machine) -> int:
     Raises:
         UserError: a workgroup that does not fit the machine.
     """
-    fit = occupancy(machine.cu, int(np.prod(info.block)), info.registers, info.shared_bytes)
-    return fit.workgroups * machine.cu.count
+    return occupancy_of(machine.cu, info).workgroups * machine.cu.count
 
 
 def _period_of_tiles(gemm: GemmSource) -> tuple[int, int]:

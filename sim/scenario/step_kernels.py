@@ -1,9 +1,7 @@
 """The kernels of the steps of a schedule on a machine."""
 
-from math import prod
-
 from sim.gemm_facts import gpu_facts
-from sim.occupancy import occupancy
+from sim.occupancy import occupancy_of
 from sim.spec import Machine
 from tracer.kernels import make_kernels
 from traces.errors import UserError
@@ -18,7 +16,7 @@ def kernels_on(machine: Machine, text: str) -> tuple[KernelSource, ...]:
     """
     kernels = make_kernels(text, gpu_facts(machine))
     for info in (kernel.info for kernel in kernels):
-        occupancy(machine.cu, prod(info.block), info.registers, info.shared_bytes)
+        occupancy_of(machine.cu, info)
     return kernels
 
 

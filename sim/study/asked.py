@@ -173,9 +173,7 @@ def _asked_scenario(gemm: NamedGemm, options: dict[str, Any], common: dict[str, 
     Raises:
         UserError: no number of GPUs or two of them, an invalid plan.
     """
-    if bool(gemm.gpus) == ("gpus" in options):
-        raise StudyError("t3.gpus: needed for a kernel without workload=; with workload= not allowed: it sets the GPUs")
-    gpus = gemm.gpus or options["gpus"]
+    gpus = gemm.gpus_or(options.get("gpus"), "t3.gpus")
     names = options.get("configurations", list(CONFIGURATIONS))
     own = load_plan(options["plan"]) if "plan" in options else None
     configurations = list(asked_configurations(names, common["preset"], own, gpus))

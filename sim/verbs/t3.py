@@ -204,11 +204,10 @@ def _gemm(
             raise UserError(f"--kernel {kernel}: {mistake}") from None
         own = "for another shape give --kernel gemm:m=M,n=N,k=K --gpus N"
         raise UserError(f"--model {model} --layer {layer} --tp {tp}: {mistake}; {own}") from None
-    if bool(gemm.gpus) == (gpus is not None):
-        raise UserError("t3: --gpus: give it with a --kernel without workload= only; a workload has its own")
+    number = gemm.gpus_or(gpus, "t3: --gpus")
     if gemm.gpus == 1:
         raise UserError("t3: found one GPU (--tp 1), allowed are 2 and more: a collective needs two")
-    return gemm, gemm.gpus or int(gpus or 0)
+    return gemm, number
 
 
 def _chunks(text: str, gpus: int) -> Chunks:

@@ -6,10 +6,9 @@ from typing import ClassVar
 
 import msgspec
 
-from sim.occupancy import occupancy
+from sim.occupancy import occupancy_of
 from sim.run.run import Run
 from sim.scenario.result import IDEAL, T3, T3_MCA
-from sim.scenario.scenario import Scenario
 from traces.errors import UserError
 from validation.claims.claim import Claim, load_claims
 from validation.experiments.experiment import Experiment, Results
@@ -183,18 +182,7 @@ def _refusal(sublayers: Sublayers) -> str:
     try:
         for bench in filter(None, (sublayers.bench, sublayers.mca)):
             for scenario in bench.scenarios(sublayers.scenarios).values():
-                _check_kernel(scenario)
+                occupancy_of(scenario.preset.machine.cu, scenario.source().info)
     except UserError as problem:
         return str(problem)
     return ""
-
-
-def _check_kernel(scenario: Scenario) -> None:
-    """Refuse a kernel of which no workgroup fits on a CU.
-
-    Raises:
-        UserError: names the resource.
-    """
-    info = scenario.source().info
-    threads = info.warps_per_workgroup * info.lanes_per_warp
-    occupancy(scenario.preset.machine.cu, threads, info.registers, info.shared_bytes)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sim.gemm_facts import gpu_facts
-from sim.occupancy import occupancy
+from sim.occupancy import occupancy_of
 from sim.presets import load_preset
 from tests.support.request_count import count_requests
 from tracer.kernels import OPERATORS, make_kernel, make_kernels
@@ -109,7 +109,7 @@ def test_tiles_of_the_backward_pass_fit_the_shared_memory_of_cdna(preset, head_d
     text = f"flash_attention:batch=1,heads=2,seq=300,head_dim={head_dim},backward=1,lanes=64"
     info = make_kernels(text)[1].info
     assert info.workgroups == 2 * -(-300 // keys)
-    assert occupancy(cu, info.block[0], info.registers, info.shared_bytes).workgroups == 1
+    assert occupancy_of(cu, info).workgroups == 1
     assert list(checked_workgroups(make_kernels(text)[1]))
 
 
@@ -117,7 +117,7 @@ def test_tiles_of_the_backward_pass_fit_the_shared_memory_of_cdna(preset, head_d
 def test_tiles_of_the_widest_heads_fit_the_shared_memory_of_cdna(fields):
     (kernel, *_) = make_kernels(f"flash_attention:batch=1,heads=2,seq=300,head_dim=256,lanes=64{fields}")
     info, cu = kernel.info, load_preset("mi300x").machine.cu
-    assert occupancy(cu, info.block[0], info.registers, info.shared_bytes).workgroups == 1
+    assert occupancy_of(cu, info).workgroups == 1
     assert list(checked_workgroups(kernel))
 
 
@@ -320,4 +320,4 @@ def test_the_backward_pass_has_narrow_tiles_on_a_machine_with_little_shared_memo
     text = f"flash_attention:batch=1,heads=1,seq=256,head_dim={head_dim},backward=1"
     info = make_kernels(text, gpu_facts(machine))[1].info
     assert info.shared_bytes == shared_bytes
-    assert occupancy(machine.cu, info.block[0], info.registers, info.shared_bytes).workgroups == 1
+    assert occupancy_of(machine.cu, info).workgroups == 1
