@@ -68,6 +68,17 @@ def our_result(config: str, stream: str) -> DramResult:
     return run_stream(STREAMS / f"{stream}.trace.xz", "G", bank_map, nmc_updates=timing.endswith("nmc4L"))
 
 
+def figures(row: str) -> dict[str, float]:
+    """`<row>/...` of our run of `config/stream`."""
+    config, _, stream = row.rpartition("/")
+    ours = our_result(config, stream)
+    return {
+        f"{row}/bandwidth_GBps": ours.bandwidth_GBps,
+        f"{row}/row_hit_percent": 100 * ours.row_hit_rate,
+        f"{row}/avg_read_latency_ns": ours.avg_read_latency_ns,
+    }
+
+
 def verdict(row: Row, rows: list[Row]) -> str:
     """Verdict on the row's bandwidth: within 2 %, inside the range of the two simulators, or outside."""
     both = [other.bandwidth_GBps for other in rows if (other.config, other.stream) == (row.config, row.stream)]

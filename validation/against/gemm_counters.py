@@ -91,6 +91,12 @@ def replay(case: Case, drift: bool = False) -> Outcome:
     )
 
 
+def figures(case: Case) -> dict[str, float]:
+    """`<kernel>/...`: sectors that miss."""
+    ours = replay(case)
+    return {f"{case.name}/{name}": getattr(ours, name) for name in ("l1_read_miss_sectors", "l2_read_miss_sectors")}
+
+
 def table_row(outcome: Outcome) -> list[str]:
     """The counters of one case as a row of the table."""
     row, (name, problem, kernel) = measured()[outcome.case.name], outcome.case

@@ -125,6 +125,13 @@ def simulated() -> dict[str, float]:
     return dict(zip(names, values, strict=True))
 
 
+def figures(cus: int) -> dict[str, float]:
+    """The rate on this number of CUs, on all also the traffic; 0 = the rate of the GEMM of one wave."""
+    if not cus:
+        return {"one_wave/TFLOP_per_s": one_wave_tflops()}
+    return (simulated() if cus == ALL_CUS else {}) | {f"{cus}_cus/TFLOP_per_s": rate_tflops(cus)}
+
+
 def traffic_rows() -> list[list[str]]:
     library, stealing = map(counters, MEASURED_TRAFFIC)
     rows = []

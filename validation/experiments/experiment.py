@@ -1,9 +1,9 @@
 """Base classes of experiments. An experiment lists its runs, and computes answers from their results."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -72,3 +72,35 @@ class FiguresRun(Run):
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         return RunResult(self.preset, {}, {}, [], figures=self.figures())
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun(FiguresRun):
+    """What a function of a module measures.
+
+    Attributes:
+        measure: the function; it returns name -> number. The names are those of answers.
+        given: its arguments.
+        instead: plain values that decide the result in place of the preset's; empty = the preset decides.
+    """
+
+    measure: Callable[..., dict[str, float]]
+    given: tuple[Any, ...]
+    instead: dict[str, Any] = field(default_factory=dict)
+
+    def input(self) -> dict[str, Any]:
+        return {"measure": self.measure.__name__, "given": msgspec.to_builtins(self.given)} | self.instead
+
+    def modules(self) -> tuple[str, ...]:
+        return (self.measure.__module__, __name__)
+
+    def reads(self, field: str) -> bool:
+        return not self.instead
+
+    def figures(self) -> dict[str, float]:
+        return self.measure(*self.given)
+
+
+def figures_of(runs: Iterable[Run], results: Results) -> dict[str, float]:
+    """All figures of these runs."""
+    return {name: value for run in runs for name, value in results[run.key].figures.items()}

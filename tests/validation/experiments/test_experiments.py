@@ -1,5 +1,6 @@
 """Experiments: their files load, equal work is one run, and their answers follow from the runs as they should."""
 
+import pickle
 import re
 
 import pytest
@@ -43,6 +44,13 @@ def test_every_file_makes_its_runs(experiments):
         keys = {run.key for run in experiment.runs()[::20]}
         assert all(len(key) == 64 for key in keys), name
     assert sum(not each.full for each in experiments.values()) >= 3
+
+
+def test_another_process_measures_the_same(experiments):
+    names = ("hbm_channel", "gemm_counters", "gemm_mi300x", "microbenchmarks_h200", "machine_of_today_b200")
+    runs = [run for name in names for run in experiments[name].runs()]
+    assert [pickle.loads(pickle.dumps(run)).key for run in runs] == [run.key for run in runs]
+    assert len({run.key for run in runs}) == len({(run.measure, run.given) for run in runs})
 
 
 def test_the_paper_is_16_sublayers_of_48_runs(experiments):
