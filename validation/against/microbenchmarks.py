@@ -1,16 +1,18 @@
 """Latencies and bandwidths of the presets against microbenchmarks of the real machines.
 
-`python -m validation.against.microbenchmarks` writes `validation/tables/microbenchmarks.md`. Latencies are measured as
-in the microbenchmarks, with a chain of dependent loads through the whole machine. Bandwidths are measured from the time
+`python -m validation.against.microbenchmarks` writes two pages: `validation/tables/microbenchmarks.md`, and
+`validation/tables/machines_of_today.md` with near and far L2 and memory-side caches. Latencies are measured as in the
+microbenchmarks, with a chain of dependent loads through the whole machine. Bandwidths are measured from the time
 difference of two streams of different length. The sources of a preset name the figures that determined a value
 (calibration). All other figures are predictions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from sim.hw.address_map import l2_place
 from sim.presets import Preset, load_preset
 from sim.results import KernelResult
 from sim.run.one_gpu import simulate
@@ -25,13 +27,10 @@ from validation.against.gpu_rows import CHASES, Chase
 from validation.csv_file import read_csv
 
 HERE = Path(__file__).parents[1]
-REFERENCE = HERE / "references" / "gpu_microbenchmarks.csv"
-NOTES = HERE / "against" / "microbenchmarks_notes.md"
-TABLE = HERE / "tables" / "microbenchmarks.md"
+MICROBENCHMARKS, BENCHES = "gpu_microbenchmarks.csv", "gpu_benches.csv"
+"""Files of `references`."""
 LATENCY_COLUMNS = ("preset", "level", "measured (clocks)", "ours", "error", "verdict", "kind")
-BANDWIDTH_COLUMNS = (
-    *("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind", "row hits", "data bus busy"),
-)
+BANDWIDTH_COLUMNS = ("preset", "level", "measured (GB/s)", "ours", "error", "verdict", "kind")
 LATENCY_TOLERANCE, BANDWIDTH_TOLERANCE = 0.05, 0.10
 BLOCK_THREADS, ELEMENT_BYTES = 1024, 8
 """The kernels of gpu-stream at full occupancy: each thread reads or writes one number in fp64 and ends."""
@@ -39,32 +38,89 @@ L2_WORKGROUPS, L2_WARPS, L2_PASSES = 2, 16, 8
 """Workgroups per CU, warps per workgroup and passes over the buffer, for the stream that stays in L2."""
 
 
-class Machine(NamedTuple):
-    """Row of REFERENCE for a preset, and the buffer size of its streams.
+L1_HIT, L2_HIT, HBM = CHASES
+SIDE_CACHE = Chase("memory-side cache", "MALL_cyc", 512 << 10, 128, 4096, 4096, Cache.BYPASS_L1)
+SMALL_L2 = ("l2.bytes=1048576",)
+"""With it the L2 of a die holds a quarter of the chase's buffer, so every load misses L2. The first pass fills the
+memory-side cache. (On hardware the buffer is larger than 4 MB instead.)"""
+FAR_COLUMN, L2_COLUMN = "L2_far_cyc", "L2_bw_GBps"
+STREAMS = (
+    *((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps")),
+    *((Flow.COPY, "HBM_triad_GBps"), (Flow.COPY, "HBM_scale_GBps")),
+)
+"""Flow, column. A file has one of the columns of a copy."""
 
-    stream_bytes: larger than L2, and long enough that refreshes are no longer postponed (8 x 3.9 us).
+
+class Machine(NamedTuple):
+    """The measurements of a preset's GPU, and the buffer size of its streams.
+
+    Attributes:
+        reference: file of `references`; row: in it.
+        stream_bytes: larger than L2, and long enough that refreshes are no longer postponed (8 x 3.9 us).
     """
 
+    reference: str
     row: str
     stream_bytes: int
 
 
 MACHINES = {
-    "v100": Machine("V100", 32 * MIB),
-    "a100_80g": Machine("A100-80", 80 * MIB),
-    "mi210": Machine("MI210", 64 * MIB),
-    "h200": Machine("H200", 192 * MIB),
+    "v100": Machine(MICROBENCHMARKS, "V100", 32 * MIB),
+    "a100_80g": Machine(MICROBENCHMARKS, "A100-80", 80 * MIB),
+    "mi210": Machine(MICROBENCHMARKS, "MI210", 64 * MIB),
+    "h200": Machine(MICROBENCHMARKS, "H200", 192 * MIB),
+    "a100_80g_halves": Machine(BENCHES, "A100-80", 80 * MIB),
+    "h100_sxm": Machine(BENCHES, "GH200", 192 * MIB),
+    "b200": Machine(BENCHES, "B200", 192 * MIB),
+    "mi300x": Machine(BENCHES, "MI300X", 160 * MIB),
 }
 
 
-STREAMS = ((Flow.READ, "HBM_read_GBps"), (Flow.WRITE, "HBM_write_GBps"), (Flow.COPY, "HBM_triad_GBps"))
-"""Flow, column of REFERENCE."""
-L2_COLUMN = "L2_bw_GBps"
+class Page(NamedTuple):
+    """The page of a file of `references`.
+
+    Attributes:
+        name: of its table and notes.
+        columns: of the bandwidths.
+        about: text between latencies and bandwidths.
+    """
+
+    name: str
+    title: str
+    reference: str
+    columns: tuple[str, ...]
+    about: str = ""
+
+    @property
+    def table(self) -> Path:
+        return HERE / "tables" / f"{self.name}.md"
+
+    @property
+    def machines(self) -> list[str]:
+        return [name for name, machine in MACHINES.items() if machine.reference == self.reference]
 
 
-def measured(row: str) -> dict[str, str]:
-    """The microbenchmarks of one machine."""
-    return next(line for line in read_csv(REFERENCE) if line["gpu"] == row)
+ABOUT_STREAMS = (
+    f"Streams: the kernels of gpu-stream, workgroups of {BLOCK_THREADS} threads, each with one number of "
+    f"{ELEMENT_BYTES} bytes. GB/s that the program moves. Copy is compared with the measured triad. L2: a buffer "
+    "of some MiB, read many times."
+)
+PAGES = (
+    Page(
+        "microbenchmarks",
+        "Latency and bandwidth against microbenchmarks",
+        MICROBENCHMARKS,
+        (*BANDWIDTH_COLUMNS, "row hits", "data bus busy"),
+        ABOUT_STREAMS,
+    ),
+    Page("machines_of_today", "Machines of today", BENCHES, BANDWIDTH_COLUMNS),
+)
+
+
+def measured(name: str) -> dict[str, str]:
+    """The microbenchmarks of a preset's GPU: column -> value, "" = not measured."""
+    machine = MACHINES[name]
+    return next(line for line in read_csv(HERE / "references" / machine.reference) if line["gpu"] == machine.row)
 
 
 def kind_of(preset: Preset, column: str) -> str:
@@ -151,29 +207,55 @@ def replay(preset: Preset, source: KernelSource) -> KernelResult:
     return result
 
 
+def far_latency_ps(name: str) -> float:
+    """Load-to-use time of a line that is only in the far half of L2.
+
+    A chase through lines that are kept once meets near and far ones. The share of the far ones follows from the
+    addresses.
+    """
+    near_ps = latency_ps(load_preset(name), L2_HIT)
+    mixed = load_preset(name, ["l2.sharing=home"])
+    m, half = mixed.machine, mixed.machine.l2.banks // 2
+    lines = [(1 << 36) + k * L2_HIT.stride_bytes for k in range(L2_HIT.buffer_bytes // L2_HIT.stride_bytes)]
+    place = (m.hbm.interleave_bytes, m.hbm.channels, int(m.hbm.index), m.l2.banks // m.hbm.channels, 1, 0)
+    far = sum(l2_place(line, *place)[0] >= half for line in lines) / len(lines)
+    return near_ps + (latency_ps(mixed, L2_HIT) - near_ps) / far
+
+
 def latencies(name: str) -> Iterator[tuple[str, str, float]]:
     """(level, column, clocks of the measured machine) of every level with a measured value."""
-    preset, row = load_preset(name), measured(MACHINES[name].row)
+    preset, row = load_preset(name), measured(name)
     clock_ps = period_ps(float(row["clock_MHz"]))
     for chase in CHASES:
         if row[chase.column]:
             yield chase.level, chase.column, latency_ps(preset, chase) / clock_ps
+    if row.get(SIDE_CACHE.column):
+        side_ps = latency_ps(load_preset(name, SMALL_L2), SIDE_CACHE)
+        yield SIDE_CACHE.level, SIDE_CACHE.column, side_ps / clock_ps
+    if row.get(FAR_COLUMN):
+        yield "L2 hit, far", FAR_COLUMN, far_latency_ps(name) / clock_ps
+
+
+def bandwidths(name: str) -> Iterator[tuple[str, str, float, str, str]]:
+    """(level, column, GB/s, row hits, time that the bus is busy) of every bandwidth with a measured value."""
+    row = measured(name)
+    if row[L2_COLUMN]:
+        yield "L2 read", L2_COLUMN, l2_GBps(name), "-", "-"
+    for flow, column in STREAMS:
+        if row.get(column):
+            found = stream(name, flow, MACHINES[name].stream_bytes)
+            yield f"HBM {flow.name.lower()}", column, found.GBps, f"{found.row_hits:.2f}", f"{found.bus_busy:.2f}"
 
 
 def figures(name: str) -> dict[str, float]:
-    """Column of REFERENCE -> number, in its unit, for the columns with a measured value."""
-    machine = MACHINES[name]
+    """Column -> number, in its unit, for the columns with a measured value."""
     found = {column: clocks for _, column, clocks in latencies(name)}
-    if measured(machine.row)[L2_COLUMN]:
-        found[L2_COLUMN] = l2_GBps(name)
-    return found | {column: stream(name, flow, machine.stream_bytes).GBps for flow, column in STREAMS}
+    return found | {column: GBps for _, column, GBps, *_ in bandwidths(name)}
 
 
-def cells(
-    name: str, row: Mapping[str, str], level: str, column: str, ours: float, tolerance: float = BANDWIDTH_TOLERANCE
-) -> list[str]:
-    """One row of a table of latencies or bandwidths. row: the measured values of the machine."""
-    theirs = float(row[column])
+def cells(name: str, level: str, column: str, ours: float, tolerance: float) -> list[str]:
+    """One row of a table of latencies or bandwidths."""
+    theirs = float(measured(name)[column])
     error = ours / theirs - 1
     verdict = "ok" if abs(error) <= tolerance else "off"
     kind = kind_of(load_preset(name), column)
@@ -182,53 +264,39 @@ def cells(
 
 def latency_rows(name: str) -> list[list[str]]:
     """Rows of the table of latencies."""
-    row = measured(MACHINES[name].row)
-    return [cells(name, row, *found, LATENCY_TOLERANCE) for found in latencies(name)]
+    return [cells(name, *found, LATENCY_TOLERANCE) for found in latencies(name)]
 
 
-def l2_rows(name: str) -> list[list[str]]:
-    """Row of the bandwidth of L2; no row if it was not measured."""
-    row = measured(MACHINES[name].row)
-    return [[*cells(name, row, "L2 read", L2_COLUMN, l2_GBps(name)), "-", "-"]] if row[L2_COLUMN] else []
+def bandwidth_rows(name: str) -> list[list[str]]:
+    """Rows of the table of bandwidths, each with row hits and the time that the bus is busy."""
+    return [
+        [*cells(name, level, column, GBps, BANDWIDTH_TOLERANCE), *bus] for level, column, GBps, *bus in bandwidths(name)
+    ]
 
 
-def stream_rows(name: str) -> list[list[str]]:
-    """Rows of the table of HBM bandwidths: GB/s that the program moves, row hits, and time that the bus is busy."""
-    row, lines = measured(MACHINES[name].row), []
-    for flow, column in STREAMS:
-        result = stream(name, flow, MACHINES[name].stream_bytes)
-        found = cells(name, row, f"HBM {flow.name.lower()}", column, result.GBps)
-        lines.append([*found, f"{result.row_hits:.2f}", f"{result.bus_busy:.2f}"])
-    return lines
-
-
-def table() -> str:
-    """All presets as Markdown, with the explanation of NOTES."""
+def table(page: Page) -> str:
+    """A page as Markdown, with the explanation of its notes."""
     head = (
         "Generated by `python -m validation.against.microbenchmarks`.\n"
-        "Measured: `validation/references/gpu_microbenchmarks.csv`. Ok: latency within "
-        f"{LATENCY_TOLERANCE:.0%}, bandwidth within {BANDWIDTH_TOLERANCE:.0%}."
+        f"Measured: `validation/references/{page.reference}`. Ok: latency within {LATENCY_TOLERANCE:.0%}, bandwidth "
+        f"within {BANDWIDTH_TOLERANCE:.0%}."
     )
-    about_streams = (
-        f"Streams: the kernels of gpu-stream, workgroups of {BLOCK_THREADS} threads, each with one number of "
-        f"{ELEMENT_BYTES} bytes. GB/s that the program moves. Copy is compared with the measured triad. L2: a buffer "
-        "of some MiB, read many times."
-    )
-    bandwidths = [row for name in MACHINES for row in (*l2_rows(name), *stream_rows(name))]
+    rows = [row[: len(page.columns)] for name in page.machines for row in bandwidth_rows(name)]
     return to_markdown(
         [
-            Heading("Latency and bandwidth against microbenchmarks", 1),
+            Heading(page.title, 1),
             Text(head),
-            Table(LATENCY_COLUMNS, [row for name in MACHINES for row in latency_rows(name)]),
-            Text(about_streams),
-            Table(BANDWIDTH_COLUMNS, bandwidths),
-            notes(NOTES),
+            Table(LATENCY_COLUMNS, [row for name in page.machines for row in latency_rows(name)]),
+            *([Text(page.about)] if page.about else []),
+            Table(page.columns, rows),
+            notes(HERE / "against" / f"{page.name}_notes.md"),
         ]
     )
 
 
 def main() -> None:
-    write_page(TABLE, table())
+    for page in PAGES:
+        write_page(page.table, table(page))
 
 
 if __name__ == "__main__":

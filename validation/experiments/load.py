@@ -13,7 +13,7 @@ from validation.experiments.cu_split import CuSplit
 from validation.experiments.experiment import Experiment
 from validation.experiments.gemm_time import GemmTime
 from validation.experiments.layers import Layers
-from validation.experiments.machines import MachineCollectives, MachineOfToday, Mi300xGemm, Microbenchmarks
+from validation.experiments.machines import MachineCollectives, Mi300xGemm, Microbenchmarks
 from validation.experiments.model_steps import ModelSteps
 from validation.experiments.operator_time import OperatorTime
 from validation.experiments.references import AccelSimCycles, GemmCounters, HbmChannel
@@ -33,7 +33,6 @@ Kind = (
     | GemmCounters
     | AccelSimCycles
     | Microbenchmarks
-    | MachineOfToday
     | Mi300xGemm
     | GemmTime
     | MachineCollectives

@@ -7,12 +7,12 @@ from sim.presets import load_preset
 from sim.run.run import Run
 from sim.scenario.collective import Collective, result_of
 from traces.units import NS_PER_US
-from validation.against import collectives, gemm_mi300x, machines_of_today, microbenchmarks
+from validation.against import collectives, gemm_mi300x, microbenchmarks
 from validation.experiments.experiment import Experiment, MeasuredRun, Results, figures_of
 
 
 class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=True):
-    """Latencies and bandwidths of a preset. The answers are columns of `references/gpu_microbenchmarks.csv`.
+    """Latencies and bandwidths of a preset. The answers are columns of its file in `references`.
 
     Attributes:
         preset: one of `microbenchmarks.MACHINES`.
@@ -25,30 +25,10 @@ class Microbenchmarks(Experiment, tag="microbenchmarks", frozen=True, kw_only=Tr
             MeasuredRun(
                 preset=load_preset(self.preset),
                 name=f"microbenchmarks of {self.preset}",
-                requests=3e7,
+                requests=4e7,
                 measure=microbenchmarks.figures,
                 given=(self.preset,),
             )
-        ]
-
-    def answers(self, results: Results) -> dict[str, float]:
-        return figures_of(self.runs(), results)
-
-
-class MachineOfToday(Experiment, tag="machine_of_today", frozen=True, kw_only=True):
-    """Latencies and bandwidths of a preset. The answers are columns of `references/gpu_benches.csv`.
-
-    Attributes:
-        preset: of one of `machines_of_today.MACHINES`.
-    """
-
-    preset: str
-
-    def runs(self) -> list[Run]:
-        machine = next(machine for machine in machines_of_today.MACHINES if machine.preset == self.preset)
-        preset, name = load_preset(self.preset), f"microbenchmarks of {self.preset}"
-        return [
-            MeasuredRun(preset=preset, name=name, requests=4e7, measure=machines_of_today.figures, given=(machine,))
         ]
 
     def answers(self, results: Results) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Latency of each level: the sum of its parts, written out; latencies and bandwidths are those measured."""
+"""Latency of each level: the sum of its parts, written out; latencies and bandwidths are those measured, and claims."""
 
 import numpy as np
 import pytest
@@ -7,22 +7,35 @@ from sim.machine.wiring import lookahead_ps
 from sim.presets import load_preset
 from tracer.streams import Flow
 from traces.command.document import table_line
+from traces.units import period_ps
 from validation.against.gpu_rows import CHASES
 from validation.against.microbenchmarks import (
     BANDWIDTH_TOLERANCE,
+    FAR_COLUMN,
+    HBM,
+    L1_HIT,
+    L2_COLUMN,
+    L2_HIT,
     LATENCY_TOLERANCE,
     MACHINES,
-    TABLE,
+    MICROBENCHMARKS,
+    PAGES,
+    SIDE_CACHE,
+    SMALL_L2,
+    STREAMS,
+    bandwidths,
+    cells,
+    far_latency_ps,
     kind_of,
-    l2_rows,
     latency_ps,
     latency_rows,
     measured,
     stream,
     stream_source,
 )
+from validation.claims.claim import load_claims
 
-L1_HIT, L2_HIT, HBM = CHASES
+(PAGE,) = (page for page in PAGES if page.reference == MICROBENCHMARKS)
 
 
 def clock_ps(preset):
@@ -62,10 +75,10 @@ def test_v100_parts_are_those_of_the_sources():
 
 
 @pytest.mark.parametrize("chase", CHASES, ids=lambda chase: chase.level)
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", PAGE.machines)
 def test_latency_is_the_measured_one(name, chase):
     """Within the tolerance; without refresh, which a chase falls in step with, within a clock or a percent."""
-    row, preset = measured(MACHINES[name].row), load_preset(name)
+    row, preset = measured(name), load_preset(name)
     if not row[chase.column]:
         pytest.skip(f"no {chase.column} of {name}")
     clocks = latency_ps(preset, chase) * float(row["clock_MHz"]) / 1e6
@@ -78,7 +91,7 @@ def test_latency_is_the_measured_one(name, chase):
 @pytest.mark.slow
 def test_a_stream_is_as_fast_as_measured():
     """The write stream of v100; the table holds the others."""
-    theirs = float(measured("V100")["HBM_write_GBps"])
+    theirs = float(measured("v100")["HBM_write_GBps"])
     assert stream("v100", Flow.WRITE, MACHINES["v100"].stream_bytes).GBps == pytest.approx(
         theirs, rel=BANDWIDTH_TOLERANCE
     )
@@ -95,8 +108,8 @@ def test_a_stream_is_a_kernel_of_the_benchmark():
 def test_committed_table_is_within_the_tolerances():
     rows = [
         line
-        for line in TABLE.read_text(encoding="utf-8").splitlines()
-        if line.startswith(tuple(f"| {n} |" for n in MACHINES))
+        for line in PAGE.table.read_text(encoding="utf-8").splitlines()
+        if line.startswith(tuple(f"| {n} |" for n in PAGE.machines))
     ]
     assert len(rows) == 9 + 3 + 12
     off = [row.split(" | ")[:2] for row in rows if "| ok |" not in row]
@@ -115,7 +128,38 @@ def test_accelsim_crossbar_and_l2_have_together_what_its_configuration_says():
 
 
 def test_committed_table_has_these_latencies():
-    committed = TABLE.read_text(encoding="utf-8").splitlines()
-    for name in MACHINES:
+    committed = PAGE.table.read_text(encoding="utf-8").splitlines()
+    for name in PAGE.machines:
         assert set(map(table_line, latency_rows(name))) <= set(committed)
-    assert set(map(table_line, l2_rows("a100_80g"))) <= set(committed)
+    level, column, found_GBps, *bus = next(bandwidths("a100_80g"))
+    assert table_line([*cells("a100_80g", level, column, found_GBps, BANDWIDTH_TOLERANCE), *bus]) in committed
+
+
+def close(name, column, ps):
+    row = measured(name)
+    assert ps / period_ps(float(row["clock_MHz"])) == pytest.approx(float(row[column]), rel=LATENCY_TOLERANCE)
+    assert kind_of(load_preset(name), column) == "calibration"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a100_80g_halves", "h100_sxm"])
+def test_a_far_line_is_as_far_as_measured(name):
+    close(name, FAR_COLUMN, far_latency_ps(name))
+
+
+@pytest.mark.slow
+def test_the_memory_side_cache_is_as_far_as_measured():
+    close("mi300x", SIDE_CACHE.column, latency_ps(load_preset("mi300x", SMALL_L2), SIDE_CACHE))
+
+
+def test_every_measured_number_has_a_claim_of_its_kind():
+    experiments = {f"{kind}_{name}": name for kind in ("microbenchmarks", "machine_of_today") for name in MACHINES}
+    claims = [claim for claim in load_claims() if claim.experiment in experiments]
+    found = {(experiments[c.experiment], c.answer): (c.published, c.kind) for c in claims}
+    columns = (*(chase.column for chase in (*CHASES, SIDE_CACHE)), FAR_COLUMN, L2_COLUMN, *(one for _, one in STREAMS))
+    expected = {}
+    for name in MACHINES:
+        preset, row = load_preset(name), measured(name)
+        for column in (column for column in columns if row.get(column)):
+            expected[name, column] = (float(row[column]), kind_of(preset, column))
+    assert found == expected

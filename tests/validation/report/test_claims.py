@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from sim.presets import load_preset
 from tests.support.paths import ROOT
 from traces.errors import UserError
-from validation.against.microbenchmarks import kind_of
 from validation.claims.claim import OVER_CLAIMS, Claim, load_claims
 from validation.csv_file import read_csv
 from validation.experiments.load import load_experiments
@@ -75,13 +73,6 @@ def test_every_claim_has_an_experiment_and_groups_have_members():
     for each in CLAIMS:
         if each.experiment == OVER_CLAIMS:
             assert any(other.group == each.answer for other in CLAIMS), each.id
-
-
-def test_microbenchmarks_that_chose_a_value_are_calibration():
-    for each in CLAIMS:
-        if each.experiment.startswith("microbenchmarks_"):
-            preset = load_preset(each.experiment.removeprefix("microbenchmarks_"))
-            assert each.kind == kind_of(preset, each.answer), each.id
 
 
 def test_calibration_is_never_counted_as_prediction():
