@@ -39,8 +39,6 @@ WIDTHS = {"mpt-7b": (32, 4096, 32), "mpt-13b": (40, 5120, 40), "gpt2-1.5b": (48,
 configs/gpt2-1.5b.json)."""
 VOCAB = {"mpt": 50368, "gpt2": 50304}
 H100, A100 = "h100_sxm", "a100_80g"
-A100_NETWORK = ("network.GB_per_s=25",)
-"""Of 64 A100: 200 Gb/s for each GPU (assumed, as not stated)."""
 
 
 class Case(NamedTuple):
@@ -97,8 +95,7 @@ def scenario(case: Case) -> ModelScenario:
         micro_batches=case.micro_batches, sequence=case.sequence,
         recompute=Recompute.FULL if case.recompute else Recompute.NONE, software=Software(case.software),
     )  # fmt: skip
-    preset = load_preset(case.machine, A100_NETWORK if case.machine == A100 and case.gpus > 8 else ())
-    return ModelScenario(preset, shape(case), how, ACCURACY, overlap=False)
+    return ModelScenario(load_preset(case.machine), shape(case), how, ACCURACY, overlap=False)
 
 
 def read(path: Path) -> dict[Case, dict[str, str]]:

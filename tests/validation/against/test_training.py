@@ -34,8 +34,3 @@ def test_a_rate_is_tokens_over_the_parts_of_the_step():
         step_ms = sum(parts.values()) - (0 if case.optimizer else parts["optimizer"])
         assert (case.optimizer == 0) == (case.gpus == 1)
         assert float(row[training.RATE]) == pytest.approx(case.tokens / step_ms * 1000, rel=2e-3)
-
-
-def test_a100_of_several_nodes_have_the_cards_of_the_row():
-    cards = {case: scenario(case).preset.machine.network.GB_per_s for case in CASES if case.gpus > 8}
-    assert {(case.machine, rate) for case, rate in cards.items()} == {("h100_sxm", 50.0), ("a100_80g", 25.0)}
