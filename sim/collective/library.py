@@ -122,10 +122,6 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def figures(self, protocol: str) -> Protocol:
         return msgspec.structs.replace(tables().protocol[protocol], **self.protocol.get(protocol, {}))
 
-    def cards_GB_per_s(self, node_gpus: int) -> float:
-        """Of all network cards of a node."""
-        return node_gpus * self.card_GB_per_s
-
     def links_share(self, together: int) -> float:
         """Share of a GPU's links that lead to GPUs of a collective. together: its GPUs in a node; one uses no link."""
         return self.links[together - 2] / self.links[-1] if self.links and together > 1 else 1.0
@@ -134,7 +130,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """What NCCL's estimate uses. together: GPUs of the collective in a node."""
         links_GB_per_s = self.tuned_GB_per_s * self.links_share(together)
         links = (links_GB_per_s, self.tuned_ll_GB_per_s, self.tuned_ll128_channel_GB_per_s, self.channels)
-        cards = (self.cards_GB_per_s(node_gpus) * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
+        cards = (node_gpus * self.card_GB_per_s * CARD_SHARE, self.tuned_nodes_ll_GB_per_s)
         trees = (self.tuned_tree_channel_GB_per_s, self.tuned_tree_ll128_channel_GB_per_s)
         return Rates(*links, *cards, *trees, self.tuned_post_us, self.tuned_plateau, self.one_order)
 

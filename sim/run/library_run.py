@@ -23,6 +23,7 @@ from sim.collective.library import (
     SEND_RECV,
     TREE,
     Choice,
+    Row,
     messages_of,
     row_of,
     topology_of,
@@ -378,12 +379,18 @@ def library_preset(preset: Preset, choice: Choice) -> Preset:
         "collective.pulls": (choice.pulls, "standard"),
     }
     node_gpus = choice.together or preset.machine.network.node_gpus or row.gpus
-    if choice.nodes > 1:
-        values["network.GB_per_s"] = (row.cards_GB_per_s(node_gpus), "standard")
     kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
+    if choice.nodes > 1:
+        kept["network.GB_per_s"] = cards_GB_per_s(preset, row, node_gpus)
     if choice.nodes > 1 and not preset.machine.network.node_gpus:
         kept["network.node_gpus"] = (node_gpus, "standard")
     return with_values(preset, kept, source)
+
+
+def cards_GB_per_s(preset: Preset, row: Row, gpus: int) -> tuple[float, str]:
+    """Rate of the network cards of so many GPUs of a node, and its kind: a card is as the user says, or of the row."""
+    given = preset.sources["network.GB_per_s"].kind == OVERRIDE
+    return gpus * (preset.machine.network.GB_per_s if given else row.card_GB_per_s), OVERRIDE if given else "standard"
 
 
 def with_values(preset: Preset, values: Mapping[str, tuple[Any, str]], source: str) -> Preset:

@@ -13,9 +13,8 @@ from sim.collective.library import ALGORITHMS, NVLS, PLAIN, RING, choice_on, cho
 from sim.collective.topology import port_to
 from sim.hw.space import MAX_GPUS
 from sim.presets import Preset
-from sim.presets.preset import OVERRIDE
 from sim.run.gpus_run import CollectiveRun
-from sim.run.library_run import BARE_PS, LibraryRun, library_preset, with_values
+from sim.run.library_run import BARE_PS, LibraryRun, cards_GB_per_s, library_preset, with_values
 from sim.run.result import RunResult
 from sim.spec import Topology
 from tracer.gemm.problem import EXTENT
@@ -97,15 +96,14 @@ def _near(preset: Preset, exchange: Exchange) -> int:
     return near if gpus <= MAX_GPUS else min(near, MAX_GPUS // 2)
 
 
-def over_nodes(preset: Preset, gpus: int, near: int, ring: bool) -> Preset:
+def over_nodes(preset: Preset, gpus: int, near: int, ring: bool, GB_per_s: float) -> Preset:
     """The machine with one node for all GPUs of a group, whose links are all alike (D62). near: those in a node.
+    GB_per_s: of the cards that carry it, those of a node's GPUs in a ring, else one.
 
     In a ring each link has the rate of the slowest one, and the mean latency of all. Else a GPU sends all over one
     port. The rate of the port is such that this takes as long as the bytes for other nodes take on the card.
     """
-    link, network, row = preset.machine.link, preset.machine.network, row_of(preset.machine.collective.library)
-    given = preset.sources["network.GB_per_s"].kind == OVERRIDE
-    GB_per_s = network.GB_per_s if given else row.cards_GB_per_s(near if ring else 1)
+    link, network = preset.machine.link, preset.machine.network
     if not ring:
         GB_per_s *= (gpus - 1) / (gpus - (gpus % near or near))
     slow = GB_per_s * network.efficiency < link.GB_per_s * link.efficiency
@@ -137,8 +135,10 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
     if run := library_run(preset, exchange):
         return run
     near, small = together(preset, exchange), simulated(preset, exchange)
-    if near < exchange.gpus and preset.machine.collective.library != PLAIN:
-        preset = over_nodes(preset, exchange.gpus, near, ring=False)
+    library = preset.machine.collective.library
+    if near < exchange.gpus and library != PLAIN:
+        card_GB_per_s, _ = cards_GB_per_s(preset, row_of(library), 1)
+        preset = over_nodes(preset, exchange.gpus, near, False, card_GB_per_s)
     elif near < exchange.gpus:
         node_gpus = (_near(preset, exchange), "derived")
         preset = with_values(preset, {"network.node_gpus": node_gpus}, "GPUs of a group in a node")
@@ -183,7 +183,8 @@ def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
     choice = replace(choice, nodes=-(-small.gpus // own), together=own)
     chosen = library_preset(preset, choice)
     if near < gpus:
-        chosen = over_nodes(chosen, gpus, near, ring)
+        rate_GB_per_s, _ = cards_GB_per_s(preset, row_of(name), near if ring else 1)
+        chosen = over_nodes(chosen, gpus, near, ring, rate_GB_per_s)
     return LibraryRun(preset=chosen, kind=kind, gpus=small.gpus, data_bytes=small.whole_bytes, choice=choice)
 
 

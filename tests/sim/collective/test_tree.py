@@ -183,6 +183,12 @@ def test_the_nodes_of_a_choice_are_those_that_the_user_sets(node_gpus, gpus, nod
     assert (network.node_gpus, network.GB_per_s) == ((each, 25 * each) if each else (node_gpus, 50))
 
 
+def test_a_user_sets_the_card_of_each_gpu():
+    preset = load_preset("a100_80g", ["network.GB_per_s=12.5"])
+    network = Collective(preset, "all_reduce", 16, 4096).run().preset.machine.network
+    assert (network.node_gpus, network.GB_per_s) == (8, 8 * 12.5)
+
+
 def test_chains_of_a_tree_stay_within_the_nodes_that_the_user_sets():
     """The heads of four nodes are GPUs 0, 4, 8 and 12. GPU 4 sends to 0, 5 and 12, and keeps a copy."""
     plans = on_nodes(4, "all_reduce", 16, algorithm="tree").plans()

@@ -124,6 +124,17 @@ def test_a_group_over_nodes_is_slower_and_a_user_decides_its_card():
     assert 2 * near < far and 5 * far < slow
 
 
+@pytest.mark.parametrize(
+    ("kind", "gpus", "cards"), [("all_reduce", 16, 8), ("all_to_all", 16, 15 / 8), ("send_recv", 2, 1)]
+)
+def test_a_ring_has_the_cards_of_a_node_and_other_exchanges_one(kind, gpus, cards):
+    """A card has 25 GB/s by the library's row, or what the user says. An all-to-all sends 8 of 15 parts over it."""
+    exchange = Exchange(kind, 1 << 20, gpus, 8 if gpus == 2 else 1)
+    presets = [load_preset("a100_80g", overrides) for overrides in ((), ("network.GB_per_s=5",))]
+    rates = [exchange_run(preset, exchange).preset.machine.link.GB_per_s for preset in presets]
+    assert rates == pytest.approx([25 * cards, 5 * cards])
+
+
 def test_an_odd_group_over_nodes_is_plain():
     run = exchange_run(load_preset("h100_sxm"), Exchange("all_reduce", 1 << 20, 12))
     assert isinstance(run, CollectiveRun) and run.execute().exactly_once
