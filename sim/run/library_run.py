@@ -4,7 +4,6 @@ LibraryRun   the collective alone
 BesideRun    the collective and a GEMM of other data at the same time, on CUs of their own or on shared ones
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,10 +22,7 @@ from sim.collective.library import (
     SEND_RECV,
     TREE,
     Choice,
-    Row,
     messages_of,
-    row_of,
-    topology_of,
 )
 from sim.collective.plans import Plan
 from sim.collective.staged import kernels, staged_plan
@@ -35,9 +31,7 @@ from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.host.window import Launch
 from sim.machine.memory import check_plan_memory
-from sim.presets import Preset
-from sim.presets.check import check_machine
-from sim.presets.preset import OVERRIDE, Source
+from sim.presets.preset import OVERRIDE
 from sim.run.inputs import gemm_input
 from sim.run.many_gpus import COLLECTIVES, collective_launch, plan_cluster, replace_unit, run_cluster, run_plan
 from sim.run.result import RunResult
@@ -45,8 +39,6 @@ from sim.run.run import Run, gemm_cost
 from tracer.gemm.source import OUTPUT_TILE, GemmSource
 from traces.errors import UserError
 
-CREDITS = 16_384
-"""2 MB of lines: more than rate x round trip of every link of the library (NVLink 5: 722 KB)."""
 PULLED = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "send_recv")
 """Collectives whose receivers can load."""
 BARE_PS = "bare_time_ps"
@@ -61,7 +53,7 @@ class LibraryRun(Run):
         kind: one of `sim.collective.library.KINDS`.
         gpus: their number.
         data_bytes: of the whole buffer of a GPU; chunks are padded to whole lines and equal tiles.
-        choice: algorithm, protocol and channels. The preset has their values (`library_preset`).
+        choice: algorithm, protocol and channels. The preset has their values (`sim.run.library_preset`).
     """
 
     kind: str
@@ -348,58 +340,3 @@ def flat_buffer(count: int, tile_lines: int) -> np.ndarray:
     tiles["address"] = np.arange(count) * tile_lines * LINE_BYTES
     tiles["runs"], tiles["run_bytes"], tiles["pitch_bytes"] = tile_lines, LINE_BYTES, LINE_BYTES
     return tiles
-
-
-def library_preset(preset: Preset, choice: Choice) -> Preset:
-    """The machine with the links and the software of a choice. Values that the user has set stay.
-
-    Raises:
-        UserError: more channels than CUs.
-    """
-    if not 1 <= choice.channels <= preset.machine.cu.count:
-        found, most = choice.channels, preset.machine.cu.count
-        raise UserError(f"channels: found {found}, allowed are 1 to {most}: a channel keeps one CU of {preset.name}")
-    row, protocol = row_of(choice.row), choice.figures
-    source = f"sim/collective/library.toml, row {choice.row}, {choice.algorithm} {choice.protocol}"
-    values: dict[str, tuple[Any, str]] = {
-        "link.topology": (topology_of(row), "standard"),
-        "link.GB_per_s": (row.GB_per_s * row.links_share(choice.together), "standard"),
-        "link.efficiency": (choice.software.efficiency or row.efficiency, "calibrated"),
-        "link.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
-        "link.credits": (CREDITS, "assumed"),
-        "network.header_bytes": (protocol.wire_bytes - LINE_BYTES, "standard"),
-        "network.credits": (CREDITS, "assumed"),
-        "collective.cus": (choice.channels, "assumed"),
-        "collective.workgroups": (1, "standard"),
-        "collective.warps": (choice.warps, "standard"),
-        "collective.unroll": (row.loads, "assumed"),
-        "collective.shared_bytes": (choice.warps * row.scratch_bytes, "standard"),
-        "collective.launch_ps": (choice.launch_ps, "calibrated"),
-        "collective.step_ps": (protocol.step_ps, "standard"),
-        "collective.pulls": (choice.pulls, "standard"),
-    }
-    node_gpus = choice.together or preset.machine.network.node_gpus or row.gpus
-    kept = {field: value for field, value in values.items() if preset.sources[field].kind != OVERRIDE}
-    if choice.nodes > 1:
-        kept["network.GB_per_s"] = cards_GB_per_s(preset, row, node_gpus)
-    if choice.nodes > 1 and not preset.machine.network.node_gpus:
-        kept["network.node_gpus"] = (node_gpus, "standard")
-    return with_values(preset, kept, source)
-
-
-def cards_GB_per_s(preset: Preset, row: Row, gpus: int) -> tuple[float, str]:
-    """Rate of the network cards of so many GPUs of a node, and its kind: a card is as the user says, or of the row."""
-    given = preset.sources["network.GB_per_s"].kind == OVERRIDE
-    return gpus * (preset.machine.network.GB_per_s if given else row.card_GB_per_s), OVERRIDE if given else "standard"
-
-
-def with_values(preset: Preset, values: Mapping[str, tuple[Any, str]], source: str) -> Preset:
-    """The machine with other values. values: field -> (value, kind of evidence)."""
-    units: dict[str, dict[str, Any]] = {}
-    for field, (value, _) in values.items():
-        unit, _, name = field.partition(".")
-        units.setdefault(unit, {})[name] = value
-    machine = replace_unit(preset.machine, **units)
-    check_machine(machine, preset.name)
-    sources = preset.sources | {field: Source(kind, source) for field, (_, kind) in values.items()}
-    return replace(preset, machine=machine, sources=sources)

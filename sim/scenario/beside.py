@@ -8,7 +8,7 @@ takes longer then, often by a whole wave of tiles. Kernels of other classes are 
 from collections.abc import Iterable, Iterator
 
 from sim.presets import Preset
-from sim.run.library_run import with_values
+from sim.run.library_preset import with_values
 from sim.scenario.exchange import library_run
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Step
 

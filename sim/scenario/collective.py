@@ -14,7 +14,8 @@ from sim.host.gpu import Progress
 from sim.hw.request import Stream
 from sim.presets import Preset
 from sim.run.gpus_run import CollectiveRun
-from sim.run.library_run import LibraryRun, library_preset
+from sim.run.library_preset import library_preset
+from sim.run.library_run import LibraryRun
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.run.store import Store, run_or_get

@@ -14,7 +14,8 @@ from sim.collective.topology import port_to
 from sim.hw.space import MAX_GPUS
 from sim.presets import Preset
 from sim.run.gpus_run import CollectiveRun
-from sim.run.library_run import BARE_PS, LibraryRun, cards_GB_per_s, library_preset, with_values
+from sim.run.library_preset import cards_GB_per_s, library_preset, with_values
+from sim.run.library_run import BARE_PS, LibraryRun
 from sim.run.result import RunResult
 from sim.spec import Topology
 from tracer.gemm.problem import EXTENT
@@ -137,7 +138,7 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
     near, small = together(preset, exchange), simulated(preset, exchange)
     library = preset.machine.collective.library
     if near < exchange.gpus and library != PLAIN:
-        card_GB_per_s, _ = cards_GB_per_s(preset, row_of(library), 1)
+        card_GB_per_s = cards_GB_per_s(preset, row_of(library), 1)
         preset = over_nodes(preset, exchange.gpus, near, False, card_GB_per_s)
     elif near < exchange.gpus:
         node_gpus = (_near(preset, exchange), "derived")
@@ -183,7 +184,7 @@ def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
     choice = replace(choice, nodes=-(-small.gpus // own), together=own)
     chosen = library_preset(preset, choice)
     if near < gpus:
-        rate_GB_per_s, _ = cards_GB_per_s(preset, row_of(name), near if ring else 1)
+        rate_GB_per_s = cards_GB_per_s(preset, row_of(name), near if ring else 1)
         chosen = over_nodes(chosen, gpus, near, ring, rate_GB_per_s)
     return LibraryRun(preset=chosen, kind=kind, gpus=small.gpus, data_bytes=small.whole_bytes, choice=choice)
 

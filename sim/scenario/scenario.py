@@ -24,7 +24,8 @@ from sim.presets.preset import OVERRIDE
 from sim.run.gpus_run import CollectiveRun, FusedRun
 from sim.run.inputs import gemm_input
 from sim.run.launches import takes_turns
-from sim.run.library_run import LibraryRun, library_preset
+from sim.run.library_preset import library_preset
+from sim.run.library_run import LibraryRun
 from sim.run.many_gpus import collective_cus, fused_plans, replace_unit
 from sim.run.result import RunResult
 from sim.run.run import Run, gemm_run

@@ -2,7 +2,8 @@
 
 from sim.collective.library import choose
 from sim.presets import load_preset
-from sim.run.library_run import LibraryRun, library_preset
+from sim.run.library_preset import library_preset
+from sim.run.library_run import LibraryRun
 
 PULLS = "collective.pulls=true"
 

@@ -5,7 +5,8 @@ import pytest
 from sim.collective.library import Choice, choose
 from sim.host.team import use_threads
 from sim.presets import load_preset
-from sim.run.library_run import BesideRun, LibraryRun, library_preset
+from sim.run.library_preset import library_preset
+from sim.run.library_run import BesideRun, LibraryRun
 from sim.run.run import KernelRun
 from tests.support.any_windows import windows
 from tests.support.t3_cases import TILE, fp16_problem

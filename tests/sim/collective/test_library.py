@@ -7,7 +7,8 @@ import pytest
 from sim.collective.kernel import Pieces, Step, in_rounds
 from sim.collective.library import KINDS, PROTOCOLS, Choice, choose, estimate_us, row_of, tables
 from sim.presets import load_preset
-from sim.run.library_run import LibraryRun, buffer_shape, flat_buffer, library_preset
+from sim.run.library_preset import library_preset
+from sim.run.library_run import LibraryRun, buffer_shape, flat_buffer
 from sim.scenario.collective import Collective, CollectiveResult, result_of, simulate_collective
 from tests.support.checkout import ROOT
 from traces.errors import UserError

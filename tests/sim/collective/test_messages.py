@@ -4,7 +4,8 @@ import pytest
 
 from sim.collective.library import choose
 from sim.presets import load_preset
-from sim.run.library_run import LibraryRun, library_preset
+from sim.run.library_preset import library_preset
+from sim.run.library_run import LibraryRun
 from sim.scenario.beside import kept_cus
 from sim.scenario.collective import Collective, simulate_collective
 from tracer.models.schedule import Exchange

@@ -8,7 +8,8 @@ from sim.collective.library import Choice, choose, estimate_us, row_of
 from sim.collective.tree import MOST_CHILDREN, children_of, parent_of
 from sim.presets import load_preset
 from sim.run.gpus_run import CollectiveRun
-from sim.run.library_run import LibraryRun, library_preset
+from sim.run.library_preset import library_preset
+from sim.run.library_run import LibraryRun
 from sim.scenario.collective import Collective, simulate_collective
 from sim.scenario.exchange import exchange_run
 from tracer.models.schedule import Exchange
