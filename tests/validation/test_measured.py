@@ -57,6 +57,11 @@ def test_commands_print_it_with_a_table_only(verb, arguments, tmp_path, monkeypa
         assert "BERT" not in output(verb, *arguments, other)
 
 
+def test_a_machine_has_its_own_rows_only():
+    assert {row.preset for row in measured("a100_80g_halves")} == {"a100_80g_halves"}
+
+
 def test_presets_list_it_too():
+    assert measured_text(load_preset("v100")) in output(list_presets, "v100")
     rows = json.loads(output(list_presets, "v100", "--json"))["measured"]
     assert [(row["error"], row["page"]) for row in rows] == [tuple(row)[1:] for row in measured("v100")]
