@@ -99,7 +99,7 @@ def _near(preset: Preset, exchange: Exchange) -> int:
 
 def over_nodes(preset: Preset, gpus: int, near: int, ring: bool, GB_per_s: float) -> Preset:
     """The machine with one node for all GPUs of a group, whose links are all alike (D62). near: those in a node.
-    GB_per_s: of the cards that carry it, those of a node's GPUs in a ring, else one.
+    GB_per_s: of the cards that carry it: in a ring those of the GPUs in the node with fewest, else one.
 
     In a ring each link has the rate of the slowest one, and the mean latency of all. Else a GPU sends all over one
     port. The rate of the port is such that this takes as long as the bytes for other nodes take on the card.
@@ -135,15 +135,10 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
         raise UserError(f"{exchange.kind}: found {exchange.bytes} bytes, allowed are 1 to {LARGEST_BYTES}")
     if run := library_run(preset, exchange):
         return run
-    near, small = together(preset, exchange), simulated(preset, exchange)
-    library = preset.machine.collective.library
-    if near < exchange.gpus and library != PLAIN:
-        card_GB_per_s = cards_GB_per_s(preset, row_of(library), 1)
-        preset = over_nodes(preset, exchange.gpus, near, False, card_GB_per_s)
-    elif near < exchange.gpus:
+    if together(preset, exchange) < exchange.gpus:
         node_gpus = (_near(preset, exchange), "derived")
         preset = with_values(preset, {"network.node_gpus": node_gpus}, "GPUs of a group in a node")
-    return plain_run(preset, small)
+    return plain_run(preset, simulated(preset, exchange))
 
 
 def check_all_to_all(preset: Preset, exchange: Exchange) -> None:
@@ -166,7 +161,8 @@ def launch_of(result: RunResult) -> int:
 
 
 def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
-    """The run of an exchange by the library of the preset; None = the library does not do it."""
+    """The run of an exchange by the library of the preset; None = it has none. A group that leaves a node partly empty
+    has the protocol of one that fills it."""
     name, gpus, near = preset.machine.collective.library, exchange.gpus, together(preset, exchange)
     kind, size, small = exchange.kind, exchange.whole_bytes, simulated(preset, exchange)
     if name == PLAIN:
@@ -176,15 +172,14 @@ def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
         choice = choice_on(preset.machine, kind, gpus, size)
     elif not ring:  # as in a node
         choice = choose(name, kind, gpus, size, node_gpus=gpus)
-    elif gpus % near == 0:
-        choice = choose(name, kind, gpus, size, RING, node_gpus=near, most_nodes=LARGEST_GROUP)
     else:
-        return None
+        full = -(-gpus // near) * near
+        choice = choose(name, kind, full, size, RING, node_gpus=near, most_nodes=LARGEST_GROUP)
     own = _near(preset, exchange)
     choice = replace(choice, nodes=-(-small.gpus // own), together=own)
     chosen = library_preset(preset, choice)
     if near < gpus:
-        rate_GB_per_s = cards_GB_per_s(preset, row_of(name), near if ring else 1)
+        rate_GB_per_s = cards_GB_per_s(preset, row_of(name), (gpus % near or near) if ring else 1)
         chosen = over_nodes(chosen, gpus, near, ring, rate_GB_per_s)
     return LibraryRun(preset=chosen, kind=kind, gpus=small.gpus, data_bytes=small.whole_bytes, choice=choice)
 

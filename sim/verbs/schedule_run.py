@@ -10,7 +10,7 @@ from sim.hw.space import MAX_GPUS
 from sim.run.runner import reserved, run_all
 from sim.run.store import Store
 from sim.scenario.asked import ALL
-from sim.scenario.exchange import library_run, together
+from sim.scenario.exchange import together
 from sim.scenario.result import ALL_CONFIGURATIONS
 from sim.scenario.scheduled import S, Scheduled, ScheduleResult, assemble_schedule
 from sim.view.heading import evidence_text
@@ -110,7 +110,4 @@ def _collectives_text(scenario: Scheduled) -> str:
         lines.append("Exchanges between nodes: all links of a group are alike (D62).")
     if any(exchange.gpus > MAX_GPUS for exchange in exchanges):
         lines.append(f"Groups of more than {MAX_GPUS} GPUs: a smaller one is simulated, and its time multiplied (D63).")
-    plain = sorted({each.kind for each in far if library_run(scenario.preset, each) is None})
-    if plain and library != PLAIN:
-        lines.append(f"Plain, without launch, as the GPUs fill no whole nodes: {', '.join(plain)}.")
     return "\n".join(lines)

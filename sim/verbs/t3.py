@@ -22,6 +22,7 @@ from sim.scenario.result import ALL_CONFIGURATIONS
 from sim.scenario.scenario import Scenario, check_scenario, simulate_scenario
 from sim.verbs.completions import KERNEL, LAYER, MODEL
 from sim.verbs.estimate_option import show_estimates, with_estimate
+from sim.verbs.explain import RUN_OF
 from sim.verbs.machine_options import machine_of, with_machine
 from sim.verbs.store_options import INTERVAL_NS, report_resuming, with_store
 from sim.view.command_text import command_of
@@ -171,9 +172,8 @@ def t3(
     if result.from_store:
         click.echo(f"from the store: {', '.join(result.from_store)}")
     if output is not None:
-        click.echo(
-            f"wrote {output}\nnext: t3sim timeline {quote(output)} -o timeline.html, t3sim explain {quote(output)}"
-        )
+        explain = f", t3sim explain {quote(output)}" if {*RUN_OF} & {*result.configurations} else ""
+        click.echo(f"wrote {output}\nnext: t3sim timeline {quote(output)} -o timeline.html{explain}")
 
 
 def _simulate_ahead(runs: Sequence[Run], store: Store, workers: int, threads: int | None, fresh: bool) -> None:

@@ -14,7 +14,7 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
     loss              logarithm of softmax, then the choice      fused (assumed)                 fused
     ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
-    Adam              clipping; one kernel                       eight kernels (`adam:scaled`)   clipping; one kernel
+    Adam              clipping; one kernel                       fp16: eight (`adam:scaled`)     clipping; one kernel
 
 * eager-2019 only. PyTorch of today has biases in the GEMMs (cuBLASLt; aten/src/ATen/native/cuda/Blas.cpp,
 `addmm_out_cuda_impl`), but behind a sum over tensor-parallel GPUs a kernel of its own.

@@ -6,7 +6,6 @@ from itertools import pairwise
 import pytest
 
 from sim.presets import load_preset
-from sim.run.gpus_run import CollectiveRun
 from sim.scenario import exchange
 from sim.scenario.collective import Collective, simulate_collective
 from sim.scenario.exchange import buffer_of, exchange_run, launch_of, messages, simulated, together
@@ -135,10 +134,14 @@ def test_a_ring_has_the_cards_of_a_node_and_other_exchanges_one(kind, gpus, card
     assert rates == pytest.approx([25 * cards, 5 * cards])
 
 
-def test_an_odd_group_over_nodes_is_plain():
-    run = exchange_run(load_preset("h100_sxm"), Exchange("all_reduce", 1 << 20, 12))
-    assert isinstance(run, CollectiveRun) and run.execute().exactly_once
-    assert run.preset.machine.link.GB_per_s == pytest.approx(50 * 11 / 8)
+def test_a_group_that_leaves_a_node_partly_empty_is_a_ring_too():
+    """The node with fewest GPUs decides: its cards carry the ring. 8 MiB, by the library's own software."""
+    runs = {gpus: exchange_run(load_preset("h100_sxm"), Exchange("all_reduce", 1 << 23, gpus)) for gpus in (9, 12, 16)}
+    assert all(run.choice.algorithm == "ring" for run in runs.values())
+    assert [run.preset.machine.link.GB_per_s for run in runs.values()] == [50, 200, pytest.approx(450)]
+    nine, twelve, sixteen = (run.execute() for run in runs.values())
+    assert nine.exactly_once and twelve.exactly_once
+    assert nine.time_ps > 2 * 8 / 9 * (1 << 23) / 50e9 * 1e12 > sixteen.time_ps and nine.time_ps > twelve.time_ps
 
 
 def test_a_machine_without_a_library_simulates_every_gpu_of_several_nodes():

@@ -182,7 +182,7 @@ def scenario_text(scenario, k):
     [
         ((), "In Sequential and T3, reductions of GEMMs are plain"),
         (("--no-overlap", "--tp", "16"), "Exchanges between nodes: all links of a group are alike (D62)."),
-        (("--no-overlap", "--phase", "train", "--dp", "12", "--tp", "1"), "fill no whole nodes: all_reduce."),
+        (("--no-overlap", "--phase", "train", "--dp", "12", "--tp", "1"), "all links of a group are alike (D62)."),
     ],
 )
 def test_the_verb_says_which_exchanges_are_plain(options, words, tmp_path, store, monkeypatch):

@@ -108,6 +108,8 @@ def test_a_nested_text_config_is_read(tmp_path):
         ({"num_attention_heads": 0, "head_dim": 0}, "heads = 0: must be at least 1"),
         ({"head_dim": 0}, "head_dim = 0: must be at least 1"),
         ({"num_key_value_heads": 0}, "kv_heads = 0: must be at least 1"),
+        ({"intermediate_size": 0}, "intermediate = 0: must be at least 1"),
+        ({"max_position_embeddings": 0}, "max_positions = 0: must be at least 1"),
         ({"tie_word_embeddings": "false"}, "tie_word_embeddings: found 'false', allowed is true or false"),
         ({"alibi": 1}, "alibi: found 1, allowed is true or false"),
         ({"multi_query": "true"}, "multi_query: found 'true', allowed is true or false"),
