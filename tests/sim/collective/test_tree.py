@@ -7,7 +7,6 @@ import pytest
 from sim.collective.library import Choice, choose, estimate_us, row_of
 from sim.collective.tree import MOST_CHILDREN, children_of, parent_of
 from sim.presets import load_preset
-from sim.run.gpus_run import CollectiveRun
 from sim.run.library_preset import library_preset
 from sim.run.library_run import LibraryRun
 from sim.scenario.collective import Collective, simulate_collective
@@ -220,10 +219,11 @@ def test_gpus_that_fill_no_nodes_of_the_user_are_refused(node_gpus, kind, gpus, 
         on_nodes(node_gpus, kind, gpus)
 
 
-@pytest.mark.parametrize(("node_gpus", "made"), [(0, LibraryRun), (2, LibraryRun), (3, CollectiveRun), (4, LibraryRun)])
-def test_an_exchange_over_whole_nodes_that_the_user_sets_is_that_of_the_library(node_gpus, made):
-    preset = load_preset("a100_80g", [f"network.node_gpus={node_gpus}"])
-    assert isinstance(exchange_run(preset, Exchange("all_gather", 4096, 4)), made)
+@pytest.mark.parametrize(("node_gpus", "nodes"), [(0, 1), (2, 2), (3, 2), (4, 1)])
+def test_an_exchange_over_nodes_that_the_user_sets_is_that_of_the_library(node_gpus, nodes):
+    """Also where the last node is partly empty."""
+    run = exchange_run(load_preset("a100_80g", [f"network.node_gpus={node_gpus}"]), Exchange("all_gather", 4096, 4))
+    assert isinstance(run, LibraryRun) and run.choice.nodes == nodes
 
 
 @pytest.mark.parametrize(("kind", "gpus"), [("all_reduce", 12), ("all_reduce", 72), ("all_to_all", 16)])
