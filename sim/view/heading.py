@@ -29,11 +29,11 @@ def origins_text(preset: Preset) -> str:
 
 
 def measured_text(preset: Preset) -> str:
-    """How far times on a machine without changes are from measurements, a line for each kind of quantity."""
+    """How far times on the unchanged machine are from measured and published ones, a line for each quantity."""
     lines = [f"    {row.error} ({row.page})" for row in measured(preset.name)]
     if not lines:
         return f"no time on {preset.name} has been compared with a measurement"
-    return "\n".join(["measured, for the preset as it is (validation/tables):", *lines])
+    return "\n".join(["unchanged preset beside measured and published values (validation/tables):", *lines])
 
 
 def evidence_text(preset: Preset) -> str:

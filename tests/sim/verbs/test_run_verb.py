@@ -45,7 +45,8 @@ def test_same_input_gives_the_same_bytes(tmp_path, capsys):
         options = ["--interval-ns", "500", "--fresh", "--threads", threads, "-o", str(path)]
         assert main(["run", *SMALL, *options]) == 0
     shown = capsys.readouterr().out
-    assert "dram_read_sectors" in shown and "are assumed" in shown and "measured, for the preset as it is" in shown
+    assert "dram_read_sectors" in shown and "are assumed" in shown
+    assert "unchanged preset beside measured and published values" in shown
     assert paths[0].read_bytes() == paths[1].read_bytes()
     found = results.open(paths[0]).run()
     assert found.interval_ps == 500_000 and len(found.series_frame()) >= 1
