@@ -308,3 +308,11 @@ def test_a_mistake_is_one_line_and_nothing_is_written(arguments, words, tmp_path
     assert shown.out == "" and shown.err.count("\n") == 1, shown.err
     assert all(word in shown.err for word in words), shown.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("configuration", "explained"), [("T3", True), ("FLUX", False)])
+def test_explain_is_named_as_next_only_where_it_explains(configuration, explained, tmp_path, capsys):
+    path = tmp_path / "a.h5"
+    options = ["--gpus", "4", "--preset", "h100_sxm", "--configuration", configuration, "-o", str(path)]
+    assert main(["t3", "--kernel", "gemm:m=512,n=512,k=128", *options]) == 0
+    assert ("t3sim explain" in capsys.readouterr().out) == explained
