@@ -287,7 +287,7 @@ def choose(
     row = row_of(name)
     node_gpus = node_gpus or row.gpus
     nodes = -(-gpus // node_gpus)
-    if nodes > most_nodes or (nodes > 1 and gpus % node_gpus):
+    if not _fills_nodes(gpus, node_gpus, most_nodes):
         within = f"2 to {node_gpus}, or " if node_gpus > 1 else ""
         raise UserError(
             f"gpus: found {gpus}, allowed are {within}{node_gpus} in each of 2 to {most_nodes} nodes: {name}"
@@ -315,6 +315,16 @@ def choose(
     if channels is None:
         channels = _channels(row, own, kind, gpus, data_bytes, protocol)
     return Choice(name, own, protocol, channels, nodes, min(gpus, node_gpus))
+
+
+def _fills_nodes(gpus: int, node_gpus: int, most_nodes: int) -> bool:
+    """These are the GPUs of a node, or of a few whole ones."""
+    return gpus <= node_gpus or (gpus % node_gpus == 0 and gpus // node_gpus <= most_nodes)
+
+
+def library_runs(machine: Machine, gpus: int) -> bool:
+    """The machine has a library, and it runs on this number of GPUs (0 = of a node)."""
+    return machine.collective.library != PLAIN and _fills_nodes(gpus, node_gpus_of(machine), MOST_NODES)
 
 
 def choice_on(machine: Machine, kind: str, gpus: int, data_bytes: int, **given: Any) -> Choice:

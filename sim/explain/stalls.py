@@ -24,7 +24,7 @@ WORDS = {
     Stall.PIPE: "pipe, or computes",
 }
 """What a warp waits for, for people."""
-INSTRUCTIONS = {
+INSTRUCTIONS: dict[int, str] = {
     Site.SETUP: "begin",
     Site.LOAD_A: "load of A",
     Site.LOAD_B: "load of B",
@@ -101,7 +101,7 @@ def _place(pc: int, table: LineTable | None, instructions: bool) -> str:
         if place:
             return place
     if instructions:
-        return INSTRUCTIONS[Site(pc // PC_STEP)]
+        return INSTRUCTIONS.get(pc // PC_STEP, f"pc {pc:#x}")
     return f"pc {pc:#x}" if pc else ""
 
 

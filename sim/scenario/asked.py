@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sim.collective.library import PLAIN
+from sim.collective.library import library_runs
 from sim.collective.own_plan import OwnPlan
 from sim.collective.topology import in_one_node, is_direct
 from sim.presets import Preset
@@ -40,5 +40,5 @@ def asked_configurations(
     adds = link.in_switch and link.topology == Topology.SWITCH and in_one_node(preset.machine, gpus)
     direct = len(own.distances(gpus)) == gpus - 1 if own else is_direct(link.topology)
     missing = {*([] if direct else SOFTWARE), *([] if adds else SWITCH_CONFIGURATIONS)}
-    missing |= {LIBRARY} if preset.machine.collective.library == PLAIN else set()
+    missing |= set() if library_runs(preset.machine, gpus) else {LIBRARY}
     return tuple(name for name in ALL_CONFIGURATIONS if name not in missing)

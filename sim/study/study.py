@@ -149,7 +149,7 @@ def _axes(path: Path, table: Any) -> dict[str, list]:
     axes = _flat(where, table)
     for name, values in axes.items():
         if not isinstance(values, list) or not values:
-            raise StudyError(f"{where}: {name}: found {values!r}, allowed is a list of values")
+            raise StudyError(f"{where}: {name}: found {values!r}, allowed is a list with a value or more")
         for value in values:
             checked_field(name, value, where)
         # Python finds that 1 is equal to True

@@ -230,7 +230,7 @@ def show_results(results: RunResult) -> None:
             for kernel in results.kernels
         ]
         print_table("Kernels", columns, rows)
-    print_text(f"\n{evidence_text(results.preset)}")
+    print_text("\n".join(["", *(f"ledger: {fault}" for fault in results.wrong), evidence_text(results.preset)]))
 
 
 def _show_unit(results: RunResult, unit: str, as_json: bool) -> None:

@@ -40,7 +40,7 @@ def show_explanation(found: Explanation, preset: Preset) -> None:
 def _show_stalled(found: list[Stalled]) -> None:
     """The biggest stalls; the kernel is named if there are several."""
     if not found:
-        print_text("where warps wait is not known: the run took no time series (--interval-ns)")
+        print_text("where warps wait is not known: the run has no samples of them (--interval-ns takes some)")
         return
     several = len({one.kernel for one in found}) > 1
     rows = [

@@ -243,15 +243,15 @@ def _head_dim(raw: dict[str, Any], hidden: int, heads: int, where: str) -> int:
 
 def _latent(raw: dict[str, Any], where: str) -> Latent | None:
     """The ranks of low-rank attention, None if the model has ordinary attention."""
-    rank = _plain_number(raw, "kv_lora_rank", where)
-    if rank is None:
+    if _plain_number(raw, "kv_lora_rank", where) is None:
         return None
-    fields = ("qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+    fields = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
     values = [_plain_number(raw, field, where) for field in fields]
-    for field, value in zip(fields, values, strict=True):
-        if value is None:
-            raise UserError(f"{where}: {field} is missing; a model with kv_lora_rank needs it")
-    rotary, plain, value = (int(number or 0) for number in values)
+    for field, found in zip(fields, values, strict=True):
+        if not found:
+            state = "is missing" if found is None else "is 0"
+            raise UserError(f"{where}: {field} {state}; a model with latent attention (kv_lora_rank) needs it")
+    rank, rotary, plain, value = (int(number or 0) for number in values)
     query_rank = _plain_number(raw, "q_lora_rank", where) or 0
     return Latent(query_rank=query_rank, kv_rank=rank, rotary_dim=rotary, plain_dim=plain, value_dim=value)
 

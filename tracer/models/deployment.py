@@ -98,6 +98,21 @@ class Deployment:
         return self.phase == ModelPhase.TRAIN
 
     @property
+    def gradient_type(self) -> DataType:
+        """Of the gradients of weights: summed, exchanged and read by the optimizer. Megatron-LM of 2022 keeps them in
+        fp16 when it computes in fp16, and in fp32 otherwise (megatron/arguments.py @f602ac56:
+        `accumulate_allreduce_grads_in_fp32` only with bf16). FSDP here reduces in fp32; the same is assumed of the
+        other software."""
+        half = self.software == Software.MEGATRON and self.dtype == DataType.FP16
+        return DataType.FP16 if half else DataType.FP32
+
+    @property
+    def casts_weights(self) -> bool:
+        """PyTorch of today computes with casts of fp32 weights, so that the optimizer writes no copy of 16 bits:
+        autocast, and FSDP, which gathers casts (torch/distributed/fsdp/_fully_shard/_fsdp_param.py)."""
+        return self.software in (Software.EAGER, Software.EAGER_2023)
+
+    @property
     def expert_cut(self) -> int:
         """Number of GPUs that share one expert: tensor-parallel GPUs that expert parallelism does not use."""
         return max(1, self.tp // (self.ep // min(self.ep, self.dp)))

@@ -157,18 +157,19 @@ def _projections(model: ModelShape, how: Deployment) -> dict[str, tuple[int, int
 
 
 def _mlp_forward(steps: Steps, intermediate: int, name: str, gathered: bool = False) -> None:
-    """gathered: its input is whole already."""
+    """gathered: its input is whole already, and its output is added to that of the routed experts."""
     width, how = intermediate // steps.how.tp, steps.how
     if not gathered:
         steps.gathered(f"{name}_gather")
     steps.matrix(f"{name}_up", how.tokens, width * (2 if steps.model.gated else 1), steps.model.hidden)
     steps.add(f"{name}_activation", NORM, *steps.texts.activation(how.tokens, width))
     gemm = steps.matrix(f"{name}_down", how.tokens, steps.model.hidden, width)
-    steps.reduced(f"{name}_reduce", gemm)
+    steps.reduced(f"{name}_reduce", gemm, after=_sum(steps, f"{name}_sum") if gathered else "")
 
 
 def _mlp_backward(steps: Steps, intermediate: int, name: str, gathered: bool = False) -> None:
-    """gathered: the gradient of its output is whole already."""
+    """gathered: the gradient of its output is whole already, and that of its input is added to that of the routed
+    experts."""
     width, how, hidden = intermediate // steps.how.tp, steps.how, steps.model.hidden
     up = width * (2 if steps.model.gated else 1)
     if not gathered:
@@ -179,8 +180,14 @@ def _mlp_backward(steps: Steps, intermediate: int, name: str, gathered: bool = F
     before = steps.steps[-1].name
     again = steps.gathered_again(f"{name}_gather_again")
     gemm = steps.matrix(f"{name}_up_input", how.tokens, hidden, up, before)
-    steps.reduced(f"{name}_reduce_back", gemm)
+    steps.reduced(f"{name}_reduce_back", gemm, after=_sum(steps, f"{name}_input_sum") if gathered else "")
     steps.matrix(f"{name}_up_weight", hidden, up, how.tokens, gemm, *again)
+
+
+def _sum(steps: Steps, name: str) -> str:
+    """The sum of two tensors of all tokens. Returns its name."""
+    steps.add(name, NORM, steps.texts.sum(steps.how.tokens))
+    return steps.steps[-1].name
 
 
 def _attention_backward(steps: Steps) -> None:
@@ -200,30 +207,52 @@ def _attention_backward(steps: Steps) -> None:
     if model.rotary:
         steps.add("rotary_back", NORM, texts.rotary(backward=True))
     steps.add("head_norm_back", NORM, *texts.head_norms(backward=True))
-    projections = list(_projections(model, how).items())
+    shared_keys = how.tokens * 2 * model.head_dim * how.dtype.bytes  # of GPUs with queries of the same keys and values
+    steps.exchange("kv_reduce_back", "all_reduce", shared_keys, how.tp // model.kv_heads)
+    _projections_backward(steps)
+    steps.add("attention_norm_back", NORM, texts.norm_backward())
+    _wait_for(steps, "attention_norm_back", ["attention_reduce_back"])
+
+
+def _projections_backward(steps: Steps) -> None:
+    """Gradients of the linear layers before the attention.
+
+    Where a GPU has a part of the columns, its gradient of the input is a partial sum. Of a latent rank, these are added
+    up before the down projection, of which all GPUs have all; its own gradient of the input is no partial sum then.
+    """
+    texts, model, how = steps.texts, steps.model, steps.how
+    projections = _projections(model, how)
+    parts = [name for name, (_, depth) in projections.items() if depth == model.hidden]
+    apart = model.latent is not None and parts[0] == "q_up"  # a partial sum, and the whole gradient of `kv_down`
     again: tuple[str, ...] = ()
-    done: set[int] = set()
-    for name, (n, k) in reversed(projections):
+    wait: list[str] = []
+    for name, (n, k) in reversed(projections.items()):
         steps.add(f"{name}_norm_back", NORM, *texts.rank_norm(name, backward=True))
+        _wait_for(steps, f"{name}_norm_back", wait)
         steps.add(f"{name}_bias_back", NORM, *texts.bias_backward(how.tokens, n))
-        before = steps.steps[-1].name
+        before, wait, added = steps.steps[-1].name, [], ""
         if k == model.hidden and not again:
             again = steps.gathered_again("attention_gather_again")
-        gemm, added = steps.matrix(f"{name}_input", how.tokens, k, n, before), ""
-        if k == model.hidden and k in done:
+        gemm = steps.matrix(f"{name}_input", how.tokens, k, n, before)
+        if k == model.hidden and name != parts[-1] and not apart:
             added = f"{name}_input_sum"
-            steps.add(added, NORM, texts.sum())
-        if k == model.hidden and name == projections[0][0]:
+            steps.add(added, NORM, texts.sum(how.tokens))
+        if k != model.hidden:
+            wait = [f"{name}_reduce_back"]
+            size = how.tokens * k * how.dtype.bytes
+            steps.exchange(wait[0], "all_reduce", size, how.tp, after=(gemm,), reduces=gemm)
+        elif name == parts[0] and name != "q_down":
             steps.reduced("attention_reduce_back", gemm, after=added)
-        done.add(k)
         steps.matrix(f"{name}_weight", k, n, how.tokens, gemm, *(again if k == model.hidden else ()))
-    wait = [step.name for step in steps.steps if step.name == "attention_reduce_back"]
-    steps.add("attention_norm_back", NORM, texts.norm_backward())
-    _wait_for(steps, "attention_norm_back", wait)
+    if apart:
+        steps.add("q_up_input_sum", NORM, texts.sum(how.rows))
+        _wait_for(steps, "q_up_input_sum", ["attention_reduce_back"])
 
 
 def _wait_for(steps: Steps, name: str, others: list[str]) -> None:
-    """The first step called name (or name_0, ...) waits for `others` and for the step before it."""
+    """The first step called name (or name_0, ...) waits for those of `others` that there are, and for the step before
+    it."""
+    others = [step.name for step in steps.steps if step.name in others]
     for number, step in enumerate(steps.steps):
         if step.name in (name, f"{name}_0") and others:
             before = [each.name for each in steps.steps[:number] if each.lane == Lane.COMPUTE][-1:]
@@ -253,6 +282,8 @@ def _experts_forward(steps: Steps) -> None:
         _sum_rows(steps, "expert_reduce", tokens)
     if experts.shared:
         _mlp_forward(steps, experts.shared * experts.intermediate, "shared", together)
+        if not together:
+            steps.add("shared_sum", NORM, texts.sum(steps.how.rows))
 
 
 def _experts_backward(steps: Steps) -> None:
@@ -270,11 +301,15 @@ def _experts_backward(steps: Steps) -> None:
     steps.add("expert_up_weight", MATRIX, texts.matrix(model.hidden, up, rows[0], len(rows)))
     _routed(steps, "dispatch_back", "permute_back", texts.permute(tokens, back=True), tokens, out=False)
     steps.matrix("router_input", tokens, model.hidden, experts.count)
+    steps.add("router_input_sum", NORM, texts.sum(tokens))
     steps.matrix("router_weight", model.hidden, experts.count, tokens)
     if not together:
         _sum_rows(steps, "expert_reduce_back", tokens)
     if experts.shared:
         _mlp_backward(steps, experts.shared * experts.intermediate, "shared", together)
+        if not together:
+            steps.add("shared_input_sum", NORM, texts.sum(steps.how.rows))
+            _wait_for(steps, "shared_input_sum", ["shared_reduce_back"])
 
 
 def _gather_rows(steps: Steps, name: str, tokens: int) -> None:

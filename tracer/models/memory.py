@@ -19,8 +19,6 @@ from traces.units import GIB
 MASTER_BYTES = 4
 MOMENT_BYTES = 8
 """fp32 master copy (mixed precision only), and the two fp32 moments of Adam or LAMB, per parameter."""
-GRADIENT_BYTES = 4
-"""Gradients are accumulated in fp32, as Megatron-LM does it."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +53,27 @@ class LocalWeights:
         return -(-self.others // how.dp) + -(-self.experts // how.expert_copies)
 
 
+def head_weights(model: ModelShape, how: Deployment) -> int:
+    """Weights of the linear layer before the words that an encoder predicts in training. All GPUs have it."""
+    return model.hidden**2 if how.train and not model.causal else 0
+
+
 def outer_weights(model: ModelShape, how: Deployment) -> int:
     """Weights of embedding and output layer on one GPU: of both with one stage, else of the embedding (the output layer
-    of the last stage is as large)."""
+    of the last stage is as large). An encoder's head is counted to the same stage."""
     output = model.vocab * model.hidden if how.pp == 1 and not model.tied else 0
-    return -(-(model.embedding_weights + output) // how.tp)
+    return -(-(model.embedding_weights + output) // how.tp) + head_weights(model, how)
+
+
+def layer_weights(model: ModelShape, how: Deployment, dense: bool) -> LocalWeights:
+    """Weights of a layer on one GPU. dense: False = its MLP consists of experts."""
+    attention = model.attention_weights_of(how.tp)
+    if dense:
+        return LocalWeights(attention + model.mlp_weights(model.intermediate) // how.tp, 0)
+    mixture = model.mixture
+    shared = mixture.shared * model.expert_weights // how.tp
+    experts = mixture.count * model.expert_weights // (how.ep * how.expert_cut)
+    return LocalWeights(attention + shared + model.hidden * mixture.count, experts)
 
 
 def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | None = None) -> LocalWeights:
@@ -69,13 +83,10 @@ def local_weights(model: ModelShape, how: Deployment, stage: tuple[int, int] | N
 
     stage: layers with an ordinary MLP, and with experts; None = of the stage with most experts.
     """
-    dense, sparse = stage or expert_stage(model, how)
-    others = (dense + sparse) * model.attention_weights_of(how.tp)
-    others += dense * model.mlp_weights(model.intermediate) // how.tp + outer_weights(model, how)
-    if model.experts is None:
-        return LocalWeights(others, 0)
-    others += sparse * (model.experts.shared * model.expert_weights // how.tp + model.hidden * model.experts.count)
-    return LocalWeights(others, sparse * (model.experts.count * model.expert_weights // (how.ep * how.expert_cut)))
+    numbers = zip((True, False), stage or expert_stage(model, how), strict=True)
+    layers = [(number, layer_weights(model, how, dense)) for dense, number in numbers if number]
+    others = outer_weights(model, how) + sum(number * layer.others for number, layer in layers)
+    return LocalWeights(others, sum(number * layer.experts for number, layer in layers))
 
 
 def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
@@ -85,7 +96,9 @@ def memory_need(model: ModelShape, how: Deployment) -> MemoryNeed:
     most. The last has its own, and the logits of one (with one stage, this has all).
 
     Weights, gradients and optimizer state: ZeRO (arXiv 1910.02054, section 5), which divides an expert over the GPUs
-    that have it. Activations: arXiv 2205.05198, equations 1 to 6 for a plain layer, with the gated width, the grouped
+    that have it. Mixed precision has 18 bytes a weight in all: 2, gradients of 4, and 12 of state; with gradients in
+    fp16 (`Deployment.gradient_type`) the 16 of that paper. What ZeRO 2 and 3 hold whole for a while: `_whole_bytes`.
+    Activations: arXiv 2205.05198, equations 1 to 6 for a plain layer, with the gated width, the grouped
     heads and the experts of this model put in.
     """
     first, most, only = first_stage(model, how), expert_stage(model, how), how.pp == 1
@@ -118,14 +131,25 @@ def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int], last
     held = how.pp * how.interleave + (how.pp - 1 if how.interleave > 1 else 0)
     held = how.pp * (how.interleave - 1) + 1 if last else held
     held = min(held, how.micro_batches * how.interleave)
+    own = 0 if mixed and how.casts_weights and how.zero == 3 else kept[2] * how.dtype.bytes
+    whole = _whole_bytes(model, how, stage)
     return MemoryNeed(
-        kept[2] * how.dtype.bytes,
-        kept[1] * GRADIENT_BYTES,
+        own + (2 * whole if how.zero == 3 else 0),
+        kept[1] * how.gradient_type.bytes + (whole if how.zero >= 2 else 0),
         kept[0] * state,
         held * _activation_bytes(model, how, stage) // how.interleave,
         0,
         _logits_bytes(model, how) if last else 0,
     )
+
+
+def _whole_bytes(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> int:
+    """Size of the largest block of weights that ZeRO shares out. Stage 3 has two of them whole, the block that is
+    computed and the next one, stages 2 and 3 the gradients of one until they are exchanged."""
+    blocks = [LocalWeights(model.vocab * model.hidden // how.tp, 0)]
+    blocks += [layer_weights(model, how, dense) for dense, number in zip((True, False), stage, strict=True) if number]
+    shared = ((how.dp > 1) * block.others + (how.expert_copies > 1) * block.experts for block in blocks)
+    return max(shared) * how.dtype.bytes
 
 
 def _logits_bytes(model: ModelShape, how: Deployment) -> int:

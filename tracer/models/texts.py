@@ -14,7 +14,8 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
     loss              logarithm of softmax, then the choice      fused (assumed)                 fused
     ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
-    Adam              clipping; one kernel                       fp16: eight (`adam:scaled`)     clipping; one kernel
+    gradients         fp32                                       as computed: fp16, else fp32    fp32 (assumed)
+    Adam              clipping; one kernel ***                   fp16: eight (`adam:scaled`)     clipping; one kernel
 
 * eager-2019 only. PyTorch of today has biases in the GEMMs (cuBLASLt; aten/src/ATen/native/cuda/Blas.cpp,
 `addmm_out_cuda_impl`), but behind a sum over tensor-parallel GPUs a kernel of its own.
@@ -22,6 +23,7 @@ What each software (`Deployment.software`) runs, read off public sources. A line
 fp32 (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: `split_with_sizes_copy`, `chunk_cat`). eager-2023: the
 first FSDP joins the gradients of its flat weights, casts them to fp32 and divides them (PyTorch 2.1, flat_param.py:
 `torch.split`; _runtime_utils.py: `_post_backward_hook`; default_hooks.py: `reduce_scatter_hook`).
+*** Only eager-2019 writes a copy of the weights in 16 bits (assumed), as Megatron-LM and fused software do.
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 Norms, softmax and fused attention of eager software are PyTorch's kernels (`tracer.operators.library`; the backward
@@ -179,9 +181,9 @@ class KernelTexts:
         dropout = [self._text("dropout", **sizes, backward=True)] if self.how.dropout else []
         return [*dropout, *self.bias_backward(self.how.rows, self.model.hidden), self._text("residual", **sizes)]
 
-    def sum(self) -> str:
-        """The sum of two gradients of a layer's input."""
-        return self._text("residual", rows=self.how.tokens, cols=self.model.hidden)
+    def sum(self, rows: int) -> str:
+        """The sum of two outputs, or of two gradients of an input, of the hidden size."""
+        return self._text("residual", rows=rows, cols=self.model.hidden)
 
     def rotary(self, backward: bool = False) -> str:
         tokens = self.how.tokens
@@ -319,11 +321,12 @@ class KernelTexts:
 
     def optimizer(self, parameters: int) -> list[tuple[str, str]]:
         """(name, kernel) of the update of `parameters` weights, gradient clipping first (LAMB has its own norms)."""
-        gradient = DataType.FP32 if self.how.dtype == DataType.TF32 else self.how.dtype
-        update = f"{self.how.optimizer}:parameters={parameters},dtype={gradient}"
+        gradient, scaled = self.how.gradient_type, self.how.gradient_type == DataType.FP16
+        mixed = self.how.dtype.bytes < DataType.FP32.bytes and not self.how.casts_weights and not scaled
+        update = kernel_of(self.how.optimizer, gradient, parameters=parameters, out=mixed and self.how.dtype)
         if self.how.optimizer == Optimizer.LAMB:
             return [("lamb", update)]
-        if self.megatron and self.how.dtype == DataType.FP16:
+        if scaled:
             return [("adam", f"{update},scaled=true")]
         return [("gradient_clip", f"gradient_clip:parameters={parameters}"), ("adam", update)]
 

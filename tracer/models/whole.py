@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, Software, check_deployment, expert_stage, output_rows
 from tracer.models.layer import Steps, backward_steps, forward_steps
-from tracer.models.memory import GRADIENT_BYTES, local_weights, outer_weights
+from tracer.models.memory import head_weights, layer_weights, local_weights, outer_weights
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
 from tracer.models.texts import KernelTexts
@@ -58,7 +58,7 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
             whole = _with_weights(model, how, block)
             backward.append(_with_gradients(model, how, whole, _gradients(model, how, block)))
     first = Block("embedding backward", _embedding_backward(model, how), outer=True)
-    outer = Group(outer_weights(model, how) + _head_weights(model), how.dp, how.tp)
+    outer = Group(outer_weights(model, how), how.dp, how.tp)
     backward.append(_with_gradients(model, how, first, {"gradients": outer}))
     return Schedule(
         tuple(forward),
@@ -104,7 +104,7 @@ def _output(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     if how.train:
         steps.add("logits_bias", NORM, *([] if model.causal else texts.bias(rows, vocab)))
         steps.add("loss", NORM, *texts.loss())
-        steps.exchange("loss_reduce", "all_reduce", 2 * rows * GRADIENT_BYTES, how.tp)
+        steps.exchange("loss_reduce", "all_reduce", 2 * rows * DataType.FP32.bytes, how.tp)
     else:
         steps.exchange("logits_collect", "all_gather", rows * model.vocab * how.dtype.bytes, how.tp)
     return tuple(steps.steps)
@@ -138,16 +138,8 @@ def _weights(model: ModelShape, how: Deployment, block: Block) -> int:
     if block.name == "embedding":
         return model.embedding_weights // how.tp
     if block.outer:
-        return model.vocab * model.hidden // how.tp + _head_weights(model)
-    if block.name.startswith("expert"):
-        shared = model.mixture.shared * model.expert_weights // how.tp
-        return model.attention_weights_of(how.tp) + shared + model.hidden * model.mixture.count
-    return model.attention_weights_of(how.tp) + model.mlp_weights(model.intermediate) // how.tp
-
-
-def _head_weights(model: ModelShape) -> int:
-    """Weights of the linear layer before the words of an encoder."""
-    return 0 if model.causal else model.hidden**2
+        return model.vocab * model.hidden // how.tp + head_weights(model, how)
+    return layer_weights(model, how, dense=not block.name.startswith("expert")).others
 
 
 def _tied_gradients(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
@@ -157,7 +149,7 @@ def _tied_gradients(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     if how.pp == 1 or not model.tied:
         return ()
     weights = -(-model.vocab * model.hidden // (how.tp * (how.dp if how.zero >= 2 else 1)))
-    work = Exchange("all_reduce", weights * GRADIENT_BYTES, 2, how.last_stage)
+    work = Exchange("all_reduce", weights * how.gradient_type.bytes, 2, how.last_stage)
     return (Block("tied gradients", (Step("tied_gradients", COMMUNICATION, work, lane=Lane.PIPELINE),)),)
 
 
@@ -165,7 +157,7 @@ def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, Gr
     """Exchange of the gradients of a block -> what it exchanges."""
     groups = {"gradients": Group(_weights(model, how, block), how.dp, how.tp)}
     if block.name.startswith("expert"):
-        own = model.mixture.count * model.expert_weights // (how.ep * how.expert_cut)
+        own = layer_weights(model, how, dense=False).experts
         groups["expert_gradients"] = Group(own, how.expert_copies, how.expert_gpus)
     return groups
 
@@ -174,17 +166,16 @@ def _with_gradients(model: ModelShape, how: Deployment, block: Block, groups: di
     """A backward block that adds its gradients to those of earlier micro-batches, and the exchange of the gradients,
     which the next layer does not wait for.
 
-    Megatron-LM always keeps such a sum, with fp16 in fp16. ZeRO 2 and 3 add only the part that a GPU keeps, in reality
-    behind the exchange.
+    Megatron-LM always keeps such a sum. ZeRO 2 and 3 add only the part that a GPU keeps, in reality behind the
+    exchange.
     """
     kind, shared = "reduce_scatter" if how.zero >= 1 else "all_reduce", how.zero >= 2
     steps = [*_copies(model, how, "gradient_copy", *_cut(_shared_out(how, groups)))]
     if how.micro_batches > 1 or how.software == Software.MEGATRON:
         parts, size = _cut(sum(-(-group.weights // (group.gpus if shared else 1)) for group in groups.values()))
-        half = how.software == Software.MEGATRON and how.dtype == DataType.FP16
-        work = f"residual:rows={parts},cols={size},dtype={DataType.FP16 if half else DataType.FP32}"
+        work = f"residual:rows={parts},cols={size},dtype={how.gradient_type}"
         steps.append(Step("gradient_sum", NORM, work))
-    exchanges = [replace(step, once=not shared) for step in _exchanges(kind, GRADIENT_BYTES, groups)]
+    exchanges = [replace(step, once=not shared) for step in _exchanges(kind, how.gradient_type.bytes, groups)]
     names = frozenset(step.name for step in exchanges)
     return replace(block, steps=(*block.steps, *steps, *exchanges), leaves=names)
 

@@ -1,9 +1,11 @@
 """Adam, one step over all parameters: gradient, weight and two moments; weight and moments are written back.
 
-Bytes per parameter, weights and moments in fp32 (`dtype` is the type of the gradients):
+Bytes per parameter, weights and moments in fp32 (`dtype` is the type of the gradients, `out` that of a copy of the
+weights to compute with):
 
-fused        28 with fp32 gradients: reads 16 (weight, gradient, two moments), writes 12.
-             28 with 16-bit gradients and fp32 master weights: reads 14, writes 12 and the 16-bit weight 2.
+fused        28 with fp32 gradients: reads 16 (weight, gradient, two moments), writes 12; 30 with a 16-bit copy of the
+             weights.
+             28 with 16-bit gradients and such a copy: reads 14, writes 12 and the copy 2.
 fused=false  80: one kernel for each operation of an eager program: m *= b1 (8), m += (1 - b1) g (12), v *= b2 (8),
              v += (1 - b2) g^2 (12), d = sqrt(v) (8), d = d / c (8), d += eps (8), w -= m / d (16); fp32 only.
 scaled       66 with fp16 gradients, as Megatron-LM of 2022 updates its weights (megatron/optimizer, megatron/model/
@@ -25,14 +27,19 @@ from traces.errors import UserError
 FMA, SFU = 12, 2
 STATE_BYTES = 4
 """Weights, moments: fp32."""
-GRADIENT_TYPES = (DataType.FP32, DataType.FP16, DataType.BF16)
+TYPES = (DataType.FP32, DataType.FP16, DataType.BF16)
 
 
-def check_gradients(operator: Operator) -> None:
-    """Refuse gradients of a type that no optimizer here reads."""
-    if operator.dtype not in GRADIENT_TYPES:
-        allowed = ", ".join(GRADIENT_TYPES)
-        raise UserError(f"{operator.NAME} dtype = {operator.dtype}: allowed for gradients are {allowed}")
+def check_types(operator: Operator, out: DataType | None = None) -> None:
+    """Refuse gradients, or a copy of the weights, of a type that no optimizer here has."""
+    for field, what, found in (("dtype", "gradients", operator.dtype), ("out", "weights", out or operator.dtype)):
+        if found not in TYPES:
+            raise UserError(f"{operator.NAME} {field} = {found}: allowed for {what} are {', '.join(TYPES)}")
+
+
+def copy_of_weights(kind: DataType, address: int) -> tuple[Tensor, ...]:
+    """The copy of the new weights that an optimizer writes, if it is not of their own type."""
+    return (Tensor(address, kind.bytes, Use.WRITE),) if kind.bytes < STATE_BYTES else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +47,8 @@ class Adam(Operator):
     """One step of Adam.
 
     Attributes:
-        dtype: of the gradients; with a 16-bit type the weights have a 16-bit copy beside the fp32 master.
+        dtype: of the gradients.
+        out: of the weights' copy beside the fp32 master; fp32 = no copy; None = as dtype.
         fused: one kernel.
         scaled: the whole step with a loss scale, in kernels of their own.
         warps: of a workgroup. unroll: accesses of a warp at a time. turns: how often, one after the other.
@@ -53,6 +61,7 @@ class Adam(Operator):
 
     parameters: int
     dtype: DataType = DataType.FP32
+    out: DataType | None = None
     fused: bool = True
     scaled: bool = False
     warps: int = 8
@@ -60,11 +69,12 @@ class Adam(Operator):
     turns: int = 1
 
     def check(self) -> None:
-        check_gradients(self)
-        if not self.fused and self.dtype != DataType.FP32:
-            raise UserError(f"adam dtype = {self.dtype}: allowed with fused=false is fp32")
-        if self.scaled and self.dtype != DataType.FP16:
-            raise UserError(f"adam dtype = {self.dtype}: allowed with scaled=true is fp16")
+        check_types(self, self.out)
+        for field, found in (("dtype", self.dtype), ("out", self.out or self.dtype)):
+            if not self.fused and found != DataType.FP32:
+                raise UserError(f"adam {field} = {found}: allowed with fused=false is fp32")
+            if self.scaled and found != DataType.FP16:
+                raise UserError(f"adam {field} = {found}: allowed with scaled=true is fp16")
 
     def parts(self) -> tuple[EvenKernel, ...]:
         size, g = self.parameters * STATE_BYTES, self.dtype.bytes
@@ -74,7 +84,7 @@ class Adam(Operator):
         state = tuple(Tensor(address, STATE_BYTES, Use.UPDATE) for address in (weight, m, v))
         if self.scaled:
             return self._scaled(state, gradient, copy, denominator)
-        half = (Tensor(copy, g, Use.WRITE),) if g < STATE_BYTES else ()
+        half = copy_of_weights(self.out or self.dtype, copy)
         return (self._map("adam", (*state, Tensor(gradient, g), *half), FMA, SFU),)
 
     def _scaled(self, state: tuple[Tensor, ...], half: int, copy: int, whole: int) -> tuple[EvenKernel, ...]:

@@ -24,7 +24,7 @@ from tracer.events import ALL_LANES, NO_ADDRESSES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
 from tracer.operators.tensor import Tensor, Use, arithmetic_pipe
 from traces.errors import UserError
-from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe
+from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe
 from traces.source import KernelInfo, Moved, Workgroup
 
 SETUP_INSTRUCTIONS = 16
@@ -89,9 +89,7 @@ class ElementMap(EvenKernel):
             raise UserError(f"{self.name} turns = {self.all_turns}: must be 1 to {TURNS_MAX:,}, events are in memory")
         if not 0 <= self.registers <= REGISTERS_MAX:
             raise UserError(f"{self.name} registers = {self.registers}: must be 0 to {REGISTERS_MAX}")
-        check_vector(self.name, self.vector, self.cols)
-        if self.vector * max(tensor.bytes for tensor in self.tensors) > WIDTH_BYTES:
-            raise UserError(f"{self.name} vector = {self.vector}: a lane has at most {WIDTH_BYTES} bytes per access")
+        check_vector(self.name, self.vector, self.cols, max(tensor.bytes for tensor in self.tensors))
 
     @property
     def flops(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from tracer.events import VECTOR_BYTES
 from tracer.parameter_kernel import ParameterKernel
 from traces.errors import UserError
+from traces.schema import WIDTH_BYTES
 from traces.source import KernelInfo, Moved, Workgroup
 
 THREADS_MAX = 1024
@@ -19,10 +20,13 @@ def check_warps(name: str, warps: int, lanes: int) -> None:
         raise UserError(f"{name} warps = {warps}: must be <= {THREADS_MAX // lanes}")
 
 
-def check_vector(name: str, vector: int, cols: int) -> None:
-    """Refuse accesses of lanes that do not divide a row."""
+def check_vector(name: str, vector: int, cols: int, widest_bytes: int) -> None:
+    """Refuse accesses of lanes that do not divide a row of `cols` elements, or are too wide. widest_bytes: of an
+    element."""
     if vector < 0 or (vector and cols % vector):
         raise UserError(f"{name} vector = {vector}: must divide the {cols} elements of a row")
+    if vector * widest_bytes > WIDTH_BYTES:
+        raise UserError(f"{name} vector = {vector}: a lane has at most {WIDTH_BYTES} bytes per access")
 
 
 def elements_per_lane(vector: int, cols: int, widest_bytes: int) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.data_type import DataType
-from tracer.operators.adam import check_gradients
+from tracer.operators.adam import check_types
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.operator import Operator
@@ -29,7 +29,7 @@ class GradientClip(Operator):
     dtype: DataType = DataType.FP32
 
     def check(self) -> None:
-        check_gradients(self)
+        check_types(self)
 
     def parts(self) -> tuple[EvenKernel, ...]:
         (gradient,) = self.buffers(self.parameters * self.dtype.bytes)

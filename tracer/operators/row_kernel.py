@@ -29,12 +29,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from tracer.events import NO_ADDRESSES, access, compute, event, join
+from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join
 from tracer.operators.even_kernel import EVENTS_TOGETHER, EvenKernel, check_vector, check_warps, elements_per_lane
 from tracer.operators.row_costs import ASSUMED, KEPT_ACCESSES, RowCosts
 from tracer.operators.tensor import Tensor, arithmetic_pipe
 from traces.errors import UserError
-from traces.schema import LINE_BYTES, NO_SLOT, Kind, Pipe, Space
+from traces.schema import LINE_BYTES, NO_SLOT, WIDTH_BYTES, Kind, Pipe, Space
 from traces.source import KernelInfo, Moved, Workgroup
 
 ROW_ACCESSES = 8
@@ -111,8 +111,9 @@ class RowKernel(EvenKernel):
         self.check_sizes("rows", "cols", "warps", "passes")
         self.check_lanes(self.lanes)
         check_warps(self.name, self.warps, self.lanes)
-        if not self.tail:
-            check_vector(self.name, self.vector, self.cols)
+        widest_bytes = max(tensor.bytes for tensor in (*self.inputs, *self.outputs, *self.vectors))
+        cols = self.vector if self.tail else self.cols  # a tail is not wide
+        check_vector(self.name, self.vector, cols, SCALAR_BYTES if self.partials else widest_bytes)
         if len(self.inputs) > INPUTS_MAX or len(self.vectors) > VECTORS_MAX:
             raise UserError(f"{self.name}: must have at most {INPUTS_MAX} inputs and {VECTORS_MAX} vectors")
         tensors = len(self.inputs) + len(self.outputs) + len(self.vectors)
@@ -148,6 +149,8 @@ class RowKernel(EvenKernel):
     def lane_elements(self) -> int:
         """Elements of a lane per access."""
         widest_bytes = max(tensor.bytes for tensor in (*self.inputs, *self.outputs))
+        if self.partials:  # the sums of a lane are stored at once
+            widest_bytes = max(widest_bytes, SCALAR_BYTES * VECTOR_BYTES // WIDTH_BYTES)
         return elements_per_lane(self.vector, self.cols, widest_bytes)
 
     @property

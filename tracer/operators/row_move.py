@@ -84,7 +84,7 @@ class RowMove(EvenKernel):
         self.check_lanes(self.lanes)
         if self.index.each > EACH_MAX or self.unroll > UNROLL_MAX:
             raise UserError(f"{self.name}: must have at most {EACH_MAX} rows each and an unroll of {UNROLL_MAX}")
-        check_vector(self.name, self.vector, self.cols)
+        check_vector(self.name, self.vector, self.cols, max(self.element_bytes, self.table_bytes))
 
     @property
     def flops(self) -> int:

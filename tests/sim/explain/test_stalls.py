@@ -1,5 +1,7 @@
 """Where warps wait: samples agree with the counters of waiting times, and places are source lines where a table is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -92,3 +94,9 @@ def test_tables_have_the_numbers_of_their_kernels(monkeypatch):
     known = {one.info.name: one.info.name for one in (first, second, third)}
     found = line_tables("binary", CommandSequence(commands))
     assert found == {0: first.info.name, 1: second.info.name, 2: third.info.name}
+
+
+def test_an_instruction_that_no_gemm_has_is_a_program_counter(run):
+    """An archive of another version."""
+    changed = replace(run, stalls=np.array([(0, 16 * len(Site), Stall.DATA, 1)], STALL))
+    assert [one.place for one in stalled(changed, {})] == [f"pc {16 * len(Site):#x}"]

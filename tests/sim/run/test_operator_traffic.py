@@ -31,6 +31,7 @@ CASES = {
     f"rmsnorm:{SHAPE},residual=true,dropout=true": (2 * E + ROW, 2 * E + E // 2),
     f"rmsnorm:{SHAPE},residual=true,dropout=true,fused=false": (4 * E + ROW, 3 * E + E // 2),
     f"rmsnorm:{SHAPE},backward=true": (2 * E + ROW + SCALARS + PARTS, E + PARTS + ROW),
+    f"rmsnorm:{SHAPE},backward=true,dtype=int8": (E + ROW // 2 + SCALARS + PARTS, E // 2 + PARTS + ROW // 2),
     f"rmsnorm:{SHAPE},backward=true,residual=true,dropout=true": (
         3 * E + E // 2 + ROW + SCALARS + PARTS,
         2 * E + PARTS + ROW,
@@ -66,9 +67,11 @@ CASES = {
     f"cross_entropy:rows={N},vocab={C},fused=false,backward=true": (2 * E, 2 * E),
     f"adam:parameters={PARAMETERS}": (16 * PARAMETERS, 12 * PARAMETERS),
     f"adam:parameters={PARAMETERS},dtype=bf16": (14 * PARAMETERS, 14 * PARAMETERS),
+    f"adam:parameters={PARAMETERS},out=bf16": (16 * PARAMETERS, 14 * PARAMETERS),
     f"adam:parameters={PARAMETERS},fused=false": (48 * PARAMETERS, 32 * PARAMETERS),
     f"adam:parameters={PARAMETERS},scaled=true,dtype=fp16": (36 * PARAMETERS, 30 * PARAMETERS),
     f"lamb:parameters={PARAMETERS}": (36 * PARAMETERS, 16 * PARAMETERS),
+    f"lamb:parameters={PARAMETERS},out=fp16": (40 * PARAMETERS, 18 * PARAMETERS),
     f"lamb:parameters={PARAMETERS},dtype=fp16": (30 * PARAMETERS, 16 * PARAMETERS),
     f"gradient_clip:parameters={PARAMETERS}": (8 * PARAMETERS, 4 * PARAMETERS),
     f"moe_route:tokens={TOKENS},experts={EXPERTS},top_k={TOP_K}": (

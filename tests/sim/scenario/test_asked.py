@@ -32,6 +32,15 @@ def test_switches_of_several_nodes_do_not_add(gpus, missing):
     assert {*ALL_CONFIGURATIONS} - {*asked_configurations([ALL], machine, gpus=gpus)} == {*missing}
 
 
+@pytest.mark.parametrize(
+    ("preset", "gpus", "runs"),
+    [("mi300x", 8, True), ("mi300x", 12, False), ("mi300x", 16, True), ("a100_80g", 72, False)],
+)
+def test_all_configurations_are_without_a_library_that_does_not_run_on_so_many_gpus(preset, gpus, runs):
+    """It fills nodes of 8, at most 8 of them."""
+    assert (LIBRARY in asked_configurations([ALL], load_preset(preset), gpus=gpus)) == runs
+
+
 @pytest.mark.parametrize("name", SWITCH_CONFIGURATIONS)
 def test_in_switch_configurations_of_several_nodes_are_refused(name):
     scenario = Scenario.of_library(load_preset("h100_sxm", ["network.node_gpus=2"]), GemmProblem(2048, 1024, 512), 4)

@@ -17,6 +17,7 @@ from sim.scenario.result import LIBRARY, NVLS, SEQUENTIAL, T3
 from sim.scenario.scheduled import assemble_schedule
 from sim.verbs.profile import profile as verb
 from tests.support.profiles import kernel, layer, nccl, operator, write_profile
+from tests.support.schemas import check
 from tracer.kernels import make_kernels
 from tracer.models.schedule import Exchange
 from tracer.profile.kineto import read_profile
@@ -208,6 +209,7 @@ def invoke(tmp_path, monkeypatch, store):
 
 def test_the_verb_prints_all_figures_as_json(invoke, result):
     found = json.loads(invoke("--configuration", "T3", "--json"))
+    check("profile", found)
     assert found["steps"][1]["work"] == GEMM and found["steps"][1]["measured_ns"] == 8_000
     assert found["pairs"][0]["today"] == LIBRARY
     assert set(found["speedups"]) == {SEQUENTIAL, T3, LIBRARY, NVLS}
@@ -235,6 +237,7 @@ def test_kernels_without_a_measured_time_have_no_error(tmp_path, monkeypatch, st
     text, found = (CliRunner().invoke(verb, [path, f"--{form}"], catch_exceptions=False).stdout
                    for form in ("format=csv", "json"))  # fmt: skip
     assert "\nmatrix,1,0.0,0.0," in text
+    check("profile", json.loads(found))
     assert json.loads(found)["steps"][0]["error"] is None
 
 

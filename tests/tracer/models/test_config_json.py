@@ -122,6 +122,8 @@ def test_a_nested_text_config_is_read(tmp_path):
         ({"num_local_experts": 8}, "num_experts_per_tok is missing"),
         ({"num_local_experts": 8, "num_experts_per_tok": 9}, "experts_per_token = 9: must be 1 to 8"),
         ({"kv_lora_rank": 512}, "qk_rope_head_dim is missing"),
+        ({"kv_lora_rank": 0}, "kv_lora_rank is 0; a model with latent attention"),
+        ({"kv_lora_rank": 1, "qk_rope_head_dim": 1, "qk_nope_head_dim": 1, "v_head_dim": 0}, "v_head_dim is 0"),
         ({"layer_types": ["linear_attention", "full_attention"]}, "layer_types: found layers of another kind"),
         ({"index_topk": 2048}, "index_topk: found layers of another kind"),
         ({"is_encoder_decoder": True}, "is_encoder_decoder: found layers of another kind"),

@@ -205,9 +205,35 @@ def test_a_stage_keeps_activations_of_plain_layers_and_of_experts():
 def test_zero_divides_state_gradients_and_weights_in_turn():
     model, how = load_model("llama-3-8b"), Deployment(phase=ModelPhase.TRAIN, dp=4)
     none, one, two, three = (memory_need(model, replace(how, zero=stage)) for stage in range(4))
-    assert none.optimizer == 4 * one.optimizer == 12 * local_weights(model, how).total
-    assert one.gradients == 4 * two.gradients == 4 * local_weights(model, how).total
-    assert two.weights == 4 * three.weights == 2 * local_weights(model, how).total
+    weights, largest = local_weights(model, how).total, 128_256 * 4096  # the output layer
+    assert none.optimizer == 4 * one.optimizer == 12 * weights
+    assert one.gradients == 4 * weights and two.gradients == three.gradients == weights + 2 * largest
+    assert two.weights == 2 * weights and three.weights == weights // 2 + 2 * 2 * largest
+
+
+@pytest.mark.parametrize(
+    ("options", "bytes_of_a_weight"),
+    [
+        ({}, (2, 4, 12)),
+        ({"software": Software.MEGATRON, "dtype": DataType.FP16}, (2, 2, 12)),  # the 16 of arXiv 1910.02054
+        ({"software": Software.MEGATRON}, (2, 4, 12)),
+        ({"software": Software.EAGER}, (2, 4, 12)),
+        ({"dtype": DataType.FP32}, (4, 4, 8)),
+    ],
+)
+def test_bytes_of_a_weight(options, bytes_of_a_weight):
+    model, how = load_model("llama-3-8b"), Deployment(phase=ModelPhase.TRAIN, **options)
+    need, weights = memory_need(model, how), local_weights(model, how).total
+    assert (need.weights, need.gradients, need.optimizer) == tuple(size * weights for size in bytes_of_a_weight)
+
+
+@pytest.mark.parametrize(("dtype", "own"), [(DataType.BF16, 0), (DataType.FP32, 4)])
+def test_pytorch_keeps_no_weights_of_16_bits_with_zero_3(dtype, own):
+    """FSDP gathers casts of the fp32 weights, which are in the state of the optimizer (12 bytes)."""
+    model = load_model("llama-3-8b")
+    how = Deployment(phase=ModelPhase.TRAIN, dp=4, zero=3, software=Software.EAGER, dtype=dtype)
+    gathered = 2 * 128_256 * 4096 * dtype.bytes
+    assert memory_need(model, how).weights == own * local_weights(model, how).total // 4 + gathered
 
 
 @pytest.mark.parametrize(("ep", "copies"), [(8, 1), (4, 2)])
@@ -220,8 +246,10 @@ def test_zero_divides_experts_over_their_copies(ep, copies):
     others = 32 * (4096 * (2 * 4096 + 2 * 1024) + 4096 * 8) + 2 * 32000 * 4096
     need = memory_need(model, how)
     assert need.optimizer == 12 * (experts // copies + others // 8)
-    assert need.gradients == 4 * (experts // copies + others // 8)
-    assert need.weights == 2 * (experts // copies + others // 8)
+    layer = 4096 * (2 * 4096 + 2 * 1024) + 4096 * 8 + (copies > 1) * experts // 32  # experts without copies are whole
+    whole = max(layer, 32000 * 4096)
+    assert need.gradients == 4 * (experts // copies + others // 8) + 2 * whole
+    assert need.weights == 2 * (experts // copies + others // 8) + 2 * 2 * whole
 
 
 def test_state_of_experts_without_copies_does_not_fit():

@@ -51,10 +51,10 @@ def test_sequence_parallelism_gathers_the_input_of_the_output_layer_again(tp):
     assert not [name for name in plain if "gather" in name]
 
 
-@pytest.mark.parametrize("name", ["llama-3-8b", "qwen3-0.6b"])
+@pytest.mark.parametrize("name", ["llama-3-8b", "qwen3-0.6b", "bert-large"])
 @pytest.mark.parametrize("options", [{}, {"pp": 2}, {"pp": 2, "tp": 2, "zero": 1, "micro_batches": 4}])
 def test_gradients_are_of_the_weights_that_the_optimizer_updates(name, options):
-    """In fp32, also where embedding and output layer are on two stages."""
+    """In fp32, also where embedding and output layer are on two stages, and with the head of an encoder."""
     model, how = load_model(name), replace(TRAIN, dp=4, **options)
     blocks = make_schedule(model, how).backward
     gradients = [(block.repeats, step) for block in blocks for step in block.steps if step.name == "gradients"]

@@ -224,6 +224,9 @@ def test_places_after_sorting_are_a_permutation_and_its_inverse():
     ("text", "words"),
     [
         ("gelu:rows=1,cols=64,vector=64", "at most 32 bytes"),
+        ("rmsnorm:rows=1,cols=64,vector=16,dtype=fp32", "rmsnorm vector = 16: a lane has at most 32 bytes"),
+        ("rmsnorm:rows=1,cols=64,vector=16,backward=true", "rmsnorm_backward vector = 16: a lane has at most 32 bytes"),
+        ("moe_permute:tokens=4,experts=4,top_k=1,hidden=64,vector=32", "moe_permute vector = 32: a lane has at most"),
         ("swiglu:rows=1,cols=64,warps=64", "1 to 32"),
         ("swiglu:rows=1,cols=64,unroll=64", "unroll = 64"),
         ("swiglu:rows=1,cols=64,registers=256", "registers = 256: must be 0 to 255"),
