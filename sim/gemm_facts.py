@@ -29,6 +29,7 @@ def gpu_facts(machine: Machine) -> GpuFacts:
         clock_MHz=cu.clock_MHz,
         macs_per_clk=cu.tensor_macs_per_clk,
         l2_bytes_per_clk=min(port_bytes_per_s, peaks.l2_bytes_per_s / cu.count) / cu_Hz,
+        port_bytes_per_clk=port_bytes_per_s / cu_Hz,
         l2_bytes=machine.l2.bytes,
         dram_bytes_per_s=peaks.dram_bytes_per_s,
         latency_ps=clocks_to_ps(machine.l1.latency_clk, cu.clock_MHz)

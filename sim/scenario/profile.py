@@ -139,7 +139,7 @@ class ProfileScenario(Scheduled):
         for place, one in enumerate(known):
             call = self.profile.calls[place]
             if one and call.name in GEMMS and place not in self._reduced_calls:
-                text = f"{one[1]}{kernel_fields(call)}"
+                text = f"{one[1]}{kernel_fields(call, self.profile.gpu)}"
                 able.setdefault(text, not self._reason(text))
                 known[place] = (one[0], text) if able[text] else one
         return known

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ STEP_CLK = 200
 """Clocks of a K-step without arithmetic, if the table has no `step_clk`: two barriers, latency of the first fragments
 (read off our simulated kernels of 128 x 128 and 256 x 128 tiles on a100_80g, not off measurements)."""
 
-PROGRAM = ("lane_bytes", "setup", "setup_out", "access")
+PROGRAM = ("lane_bytes", "setup", "setup_out", "access", "registers")
 """Fields of `GemmKernel` that a table may give for all its kernels, beside `epilogue`."""
 
 WITHOUT_WARPGROUPS = (DataType.FP32, DataType.FP64)
@@ -46,6 +47,7 @@ class GpuFacts(NamedTuple):
         lanes: of a warp.
         cus, clock_MHz, macs_per_clk: number and clock of CUs, fp16 multiply-accumulates of one CU per clock.
         l2_bytes_per_clk: share of one CU in the bandwidth of L2, per clock of the CU.
+        port_bytes_per_clk: data that its port takes from the crossbar.
         l2_bytes: capacity.
         l2_parts: L2s that do not share lines; workgroup i uses number i % l2_parts.
         bulk, clusters: has it bulk copies, and clusters of workgroups?
@@ -69,6 +71,7 @@ class GpuFacts(NamedTuple):
     bulk: bool = False
     clusters: bool = False
     by_wavefront: bool = False
+    port_bytes_per_clk: float = inf
 
     def workgroups(self, problem: GemmProblem, kernel: GemmKernel) -> int:
         """Workgroups of a kernel that run at once on a CU, 0 = its CUs are too small."""
@@ -125,6 +128,9 @@ def architecture(library: GemmLibrary) -> Architecture:
     program: dict[str, Any] = {name: table[name] for name in PROGRAM if name in table}
     if "epilogue" in table:
         program["epilogue"] = Epilogue[table["epilogue"].upper()]
+    shapes = [((1, 1), shape) for shape in table["kernels"]]
+    for m, n, k, warps_m, warps_n, depth in table.get("pairs", ()):
+        shapes += [((2, 1), [m, n, k, warps_m, warps_n, depth]), ((1, 2), [n, m, k, warps_n, warps_m, depth])]
     kernels = tuple(
         GemmKernel(
             tile_m=tile_m,
@@ -136,9 +142,13 @@ def architecture(library: GemmLibrary) -> Architecture:
             fragment_pieces=tile_k // piece_k,
             copy=copy,
             warpgroup=warpgroup,
+            cluster_m=pair_m,
+            cluster_n=pair_n,
+            pair_m=pair_m,
+            pair_n=pair_n,
             **program,
         )
-        for tile_m, tile_n, tile_k, warps_m, warps_n, depth in table["kernels"]
+        for (pair_m, pair_n), (tile_m, tile_n, tile_k, warps_m, warps_n, depth) in shapes
     )
     types = {DataType(key): cost for key, cost in table["types"].items()}
     sides, depths = table.get("tuned_sides", ()), table.get("tuned_depths", ())

@@ -1,8 +1,9 @@
 """Expected time of a GEMM kernel on a machine. Nothing is measured or simulated for it.
 
     time  = max(time of the CU with most tiles, DRAM bytes / DRAM bandwidth) + time of the reduction, with split-K
-    tile  = K-steps * max(arithmetic, operands at the CU's share of L2, operands in flight per latency) + latency
-            (a CU counts only its own part of the operands that its cluster shares)
+    tile  = K-steps * max(arithmetic, operands at the CU's share of L2, operands that arrive at the CU's port, operands
+            in flight per latency) + latency
+            (at L2 a CU counts only its own part of the operands that its cluster shares, at its port those for it)
     bytes = operands per wave of tiles, each panel once, but at least once in all and at most what L2 cannot keep
 
 A wave is a block of tiles as nearly square as the order allows (`TileOrder.GROUPED`).
@@ -40,13 +41,14 @@ def expected_s(
     tiles = prod(tile_grid(problem, kernel)) * split * batch
     steps = -(-problem.k // (kernel.tile_k * split))
     rows, columns = min(kernel.tile_m, problem.m), min(kernel.tile_n, problem.n)
-    step_bytes = kernel.tile_k * (rows * problem.a_bytes + columns * problem.b_bytes)
+    step_bytes = kernel.tile_k * (rows / kernel.pair_n * problem.a_bytes + columns / kernel.pair_m * problem.b_bytes)
     busiest = -(-tiles // gpu.cus)
     together = min(resident, busiest)
     arithmetic = kernel.tile_m * kernel.tile_n * kernel.tile_k * kernel.mac_cost / gpu.macs_per_clk + more_clk
     in_flight = step_bytes * max(1, kernel.pipeline_depth - 1) * together
     loaded_clk = loaded_bytes(problem, kernel) / gpu.l2_bytes_per_clk
-    step_clk = max(arithmetic, loaded_clk, step_bytes * latency_clk / in_flight)
+    arrive_clk = step_bytes / gpu.port_bytes_per_clk
+    step_clk = max(arithmetic, loaded_clk, arrive_clk, step_bytes * latency_clk / in_flight)
     ends_clk = 2 * latency_clk + rows * columns * problem.c_bytes / gpu.l2_bytes_per_clk
     cu_s = (busiest * steps * step_clk + -(-busiest // together) * ends_clk) / clock_Hz
     dram_s = batch * _dram_bytes(problem, kernel, gpu, resident) / gpu.dram_bytes_per_s

@@ -28,6 +28,7 @@ class GemmShorthand:
     tile: tuple[int, int, int] | None = None  # tile_m, tile_n, tile_k
     warps: tuple[int, int] | None = None  # warps_m, warps_n
     cluster: tuple[int, int] | None = None  # cluster_m, cluster_n
+    pair: tuple[int, int] | None = None  # pair_m, pair_n
     align: int | None = None  # vector_bytes, in elements of A
     pad: Pad = Pad.ALIGNED  # lda, ldb and ldc that are not given
     batch: int = 1  # number of equal GEMMs in one kernel, each with its own matrices
@@ -45,6 +46,7 @@ STANDS_FOR: dict[str, tuple[str, ...]] = {
     "tile": ("tile_m", "tile_n", "tile_k"),
     "warps": ("warps_m", "warps_n"),
     "cluster": ("cluster_m", "cluster_n"),
+    "pair": ("pair_m", "pair_n"),
     "align": ("vector_bytes",),
 }
 KERNEL_FIELDS = tuple(field.name for field in fields(GemmKernel))

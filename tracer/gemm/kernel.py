@@ -31,6 +31,7 @@ FRAGMENT_K = 16
 
 
 TILE = Bound(1, 1024, "a larger tile fits no register file")
+PAIR = Bound(1, 2, "workgroups that multiply together")
 WARPS = Bound(1, 32, f"a workgroup has at most {THREADS_MAX} threads")
 BOUNDS = {
     "tile_m": TILE,
@@ -46,6 +47,8 @@ BOUNDS = {
     "persistent": Bound(1, 1 << 24, "workgroups"),
     "cluster_m": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
     "cluster_n": Bound(1, MAX_CLUSTER, "workgroups of a cluster"),
+    "pair_m": PAIR,
+    "pair_n": PAIR,
     "setup": Bound(0, INSTRUCTIONS_MAX, "instructions of an event"),
     "setup_out": Bound(0, INSTRUCTIONS_MAX, "instructions of an event"),
     "access": Bound(0, ACCESS_MAX, "instructions beside an access"),
@@ -107,6 +110,9 @@ class GemmKernel:
     shared_bytes: int | None = None  # per workgroup; None: derived
     cluster_m: int = 1  # tiles of a cluster of workgroups, which load A and B for each other (bulk copies only)
     cluster_n: int = 1
+    pair_m: int = 1  # workgroups of a cluster, neighbours in m, that multiply together (2: tcgen05 with cta_group::2);
+    # each has a part of the columns of B in shared memory, from where the others multiply with it, too
+    pair_n: int = 1  # the same of neighbours in n and rows of A
     warpgroup: int = 1  # warps that multiply together, with operands in shared memory (4: WGMMA); 1: in registers
     setup: int = SETUP_INSTRUCTIONS  # instructions of a warp before its first load
     setup_out: int = 0  # the same before it stores a tile
@@ -148,6 +154,13 @@ class GemmKernel:
             )
         if self.cluster > 1 and not self.bulk:
             raise UserError(f"kernel cluster = {self.cluster_m}x{self.cluster_n}: needs copy = bulk or producer")
+        for pair, cluster in (("pair_m", "cluster_m"), ("pair_n", "cluster_n")):
+            if getattr(self, cluster) % getattr(self, pair):
+                raise UserError(
+                    f"kernel {pair} = {getattr(self, pair)}: must divide {cluster} = {getattr(self, cluster)} evenly"
+                )
+        if self.pair_m * self.pair_n > PAIR.most:
+            raise UserError(f"kernel pair = {self.pair_m}x{self.pair_n}: allowed are 1x1, 2x1 and 1x2")
         if self.copy == Copy.PRODUCER and self.epilogue == Epilogue.STAGED:
             raise UserError("kernel copy = producer: found epilogue = staged, allowed are direct, bulk, detached")
 
@@ -204,8 +217,9 @@ def kernel_fields(kernel: GemmKernel) -> dict[str, Any]:
             del values[name]
     if kernel.cluster == 1:
         del values["cluster_m"], values["cluster_n"]
-    if kernel.warpgroup == 1:
-        del values["warpgroup"]
+    for name in ("warpgroup", "pair_m", "pair_n"):
+        if values[name] == 1:
+            del values[name]
     return values
 
 
@@ -215,16 +229,19 @@ def tile_grid(problem: GemmProblem, kernel: GemmKernel) -> tuple[int, int]:
 
 
 def stage_bytes(problem: GemmProblem, kernel: GemmKernel) -> int:
-    """Size of the tiles of A and B of one K-step."""
-    return kernel.tile_k * (kernel.tile_m * problem.a_bytes + kernel.tile_n * problem.b_bytes)
+    """Size of the tiles of A and B of one K-step in the shared memory of a workgroup."""
+    of_a, of_b = kernel.tile_m // kernel.pair_n * problem.a_bytes, kernel.tile_n // kernel.pair_m * problem.b_bytes
+    return kernel.tile_k * (of_a + of_b)
 
 
 def fragment_bytes(problem: GemmProblem, kernel: GemmKernel, depth: int) -> int:
     """Bytes of a K of `depth` that a warp reads from shared memory: its rows of A and its columns of B.
 
-    The warps of a warpgroup lie side by side in m, or else in n. They read the operand that they share once.
+    The warps of a warpgroup lie side by side in m, or else in n. They read the operand that they share once. Of a pair,
+    each workgroup reads its own part of what they share for both.
     """
-    rows, columns = kernel.tile_m // kernel.warps_m, kernel.tile_n // kernel.warps_n
+    rows = kernel.tile_m // kernel.warps_m // kernel.pair_n
+    columns = kernel.tile_n // kernel.warps_n // kernel.pair_m
     of_a, of_b = rows * problem.a_bytes, columns * problem.b_bytes
     if kernel.warps_m % kernel.warpgroup == 0:
         return depth * of_a + -(-depth * of_b // kernel.warpgroup)

@@ -150,8 +150,8 @@ def _clustered(
     """The kernel with the cluster with which a CU loads least, of those that can run all problems; None = none."""
     found = []
     for cluster_m, cluster_n in clusters:
-        clustered = replace(kernel, cluster_m=cluster_m, cluster_n=cluster_n)
         try:
+            clustered = replace(kernel, cluster_m=cluster_m, cluster_n=cluster_n)
             for problem in problems:
                 check_kernel(problem, clustered)
                 if tracked:

@@ -106,6 +106,8 @@ PLAN = np.dtype(
             "producer",  # of a warp of its own, not of the first one
             "cluster_m",
             "cluster_n",
+            "pair_m",
+            "pair_n",
             "readers",  # set of the workgroups of the cluster whose copies bring data of the current tile; 0 = its own
             "before",  # K-steps of the workgroup before the current tile, less the tile's first K-step
             "staged",  # epilogue through shared memory
@@ -141,6 +143,8 @@ def make_plan(problem: GemmProblem, kernel: GemmKernel) -> np.ndarray:
         "lanes",
         "cluster_m",
         "cluster_n",
+        "pair_m",
+        "pair_n",
     ):
         plan[field] = getattr(kernel, field)
     tiles_m, tiles_n = tile_grid(problem, kernel)
@@ -176,6 +180,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
     outputs = -(-part // (kernel.lanes * kernel.passes))
     part_bytes = part * staged_element(problem, kernel) / kernel.passes
     output, sum_and_source = 1 << Slot.OUTPUT, 1 << Slot.ACCUMULATORS | 1 << Slot.SOURCE | 1 << Slot.FRAGMENTS
+    readers = kernel.cluster_m // kernel.pair_m + kernel.cluster_n // kernel.pair_n - 1
     lanes = kernel.lanes
     stage_out = _shared(Kind.STORE, lanes, part_bytes, wait=1 << Slot.ACCUMULATORS)
     save = access(store, lanes=lanes, cache=kernel.store_cache, wait=output)
@@ -204,7 +209,7 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         Site.EXIT: event(Kind.EXIT, slot=Slot.COPIED if kernel.epilogue == Epilogue.DETACHED else NO_SLOT),
         Site.FILLED: _phase(PHASE_ARRIVE, 1),
         Site.AWAIT_DATA: _phase(PHASE_WAIT),
-        Site.RELEASED: _phase(PHASE_ARRIVE, kernel.warps * (kernel.cluster_m + kernel.cluster_n - 1)),
+        Site.RELEASED: _phase(PHASE_ARRIVE, kernel.warps * readers),
         Site.AWAIT_STAGE: _phase(PHASE_WAIT),
         Site.CLUSTER_HERE: _phase(CLUSTER_ARRIVE),
         Site.CLUSTER_ALL: _phase(CLUSTER_WAIT, 1),

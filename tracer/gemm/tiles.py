@@ -19,7 +19,8 @@ have read them. A producer copies the tiles of the next steps as soon as their s
 
 Workgroups of a cluster of m x n tiles need the same rows of A if their tiles are in one row of tiles, and the same
 columns of B if they are in one column. Each loads an equal part of them for all (multicast). It tells its barrier how
-many bytes the others bring. Warps that have read a stage tell all workgroups that load into it.
+many bytes the others bring. Warps that have read a stage tell all workgroups that load into it. Workgroups of a pair
+leave each other's part of what they share where it is. They do not wait for it: it comes at the same time (D64).
 
 The writers append at index `at` and return the next index. If the array is full, they overwrite its last element and
 continue to count. So one call gives the size that the array needs.
@@ -214,9 +215,9 @@ def sharers(plan, row, column):
     column); and the tile's own row and column in the cluster. A set of one workgroup is given as 0."""
     own_m, own_n = row // plan.tile_m % plan.cluster_m, column // plan.tile_n % plan.cluster_n
     of_a = of_b = 0
-    for other in range(plan.cluster_n if plan.cluster_n > 1 else 0):
+    for other in range(own_n % plan.pair_n, plan.cluster_n if plan.cluster_n > plan.pair_n else 0, plan.pair_n):
         of_a |= 1 << (own_m + other * plan.cluster_m)
-    for other in range(plan.cluster_m if plan.cluster_m > 1 else 0):
+    for other in range(own_m % plan.pair_m, plan.cluster_m if plan.cluster_m > plan.pair_m else 0, plan.pair_m):
         of_b |= 1 << (other + own_n * plan.cluster_m)
     return of_a, of_b, own_m, own_n
 
@@ -231,13 +232,13 @@ def write_bulk_loads(plan, rectangle, row, column, step, events, at):
     of_a, of_b, own_m, own_n = sharers(plan, row, column)
     expected_bytes, depth_k = 0, step * plan.tile_k
     part_m, part_n = plan.tile_m // plan.cluster_n, plan.tile_n // plan.cluster_m
-    for part in range(plan.cluster_n):
+    for part in range(own_n % plan.pair_n, plan.cluster_n, plan.pair_n):
         cut_rectangle(rectangle, plan.a, row + part * part_m, depth_k, part_m, plan.tile_k, plan.load_bytes)
         if part == own_n:
             at = put_box(events, at, plan.load_a, rectangle, stage, of_a)
         else:
             expected_bytes += rectangle.rows * rectangle.run_bytes
-    for part in range(plan.cluster_m):
+    for part in range(own_m % plan.pair_m, plan.cluster_m, plan.pair_m):
         cut_rectangle(rectangle, plan.b, depth_k, column + part * part_n, plan.tile_k, part_n, plan.load_bytes)
         if part == own_m:
             at = put_box(events, at, plan.load_b, rectangle, stage, of_b)

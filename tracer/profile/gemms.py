@@ -4,7 +4,8 @@
     cutlass_75_..._256x128_tn_align1          CUTLASS for Turing: two stages of 32, loads through registers
         align, ldg: elements of an access of a lane
     ampere_..._128x64_ldg8_..._stages_64x4_   cuBLAS for Ampere
-    nvjet_..._128x256_64x4_2x1_...            cuBLAS 12 and 13 for Hopper and Blackwell; the last part is the cluster
+    nvjet_..._128x256_64x4_2x1_2cta_...       cuBLAS 12 and 13 for Hopper and Blackwell; 2x1 is the cluster
+        2cta: workgroups multiply in pairs, neighbours in M if there are two in the cluster
     Cijk_..._MT256x224x64_MI16x16x1_...       hipBLASLt and rocBLAS on CDNA; two K-steps ahead
         MIWT8_7: matrix instructions (MI) in the part of a wavefront
 
@@ -32,7 +33,7 @@ class Family(NamedTuple):
 
     Attributes:
         table: of `library.toml`. pattern: of the name, with named groups m, n, k, stages, align, cluster_m, cluster_n,
-            unit_m, unit_n (of a matrix instruction), wave_m, wave_n (instructions of the part of a wavefront).
+            pair, unit_m, unit_n (of a matrix instruction), wave_m, wave_n (instructions of the part of a wavefront).
         lanes: of a warp.
         stages: if the name does not say them.
     """
@@ -51,34 +52,40 @@ FAMILIES = (
     Family("sm80", re.compile(rf"cutlass_80_\w*?tensorop_\w+?_{TILE}_{STEPS}_[nt]{{2}}_align{ALIGN}")),
     Family("sm75", re.compile(rf"cutlass_75_\w*?tensorop_\w+?_{TILE}_[nt]{{2}}_align{ALIGN}"), stages=2),
     Family("sm80", re.compile(rf"ampere_\w+?_{TILE}_ldg{ALIGN}_\w*?stages_{STEPS}_")),
-    Family("sm90", re.compile(rf"nvjet_\w+?_{TILE}_{STEPS}_(?P<cluster_m>\d)x(?P<cluster_n>\d)_")),
+    Family("sm90", re.compile(rf"nvjet_\w+?_{TILE}_{STEPS}_(?P<cluster_m>\d)x(?P<cluster_n>\d)_(?:(?P<pair>2)cta_)?")),
     Family("cdna3", re.compile(rf"Cijk_\w+?_MT{TILE}x(?P<k>\d+)_(?:{WAVE}_)?"), lanes=64, stages=3),
 )
 """The first whose pattern is in a name is that of the kernel."""
 WHOLE_ALIGN = 8
 """Elements of two bytes of the widest access of a lane."""
+BLACKWELL = re.compile(r"\bG?B[123]\d\d\b")
+"""In names of GPUs. Their kernels of cuBLAS have names like those of Hopper."""
 OLD_K = 32
 """Depth of a K-step if the name does not say it."""
 
 
-def kernel_fields(call: Call) -> str:
-    """Fields of the kernel of a GEMM, as they follow a text; "" = the name does not say them."""
+def kernel_fields(call: Call, gpu: str = "") -> str:
+    """Fields of the kernel of a GEMM, as they follow a text; "" = the name does not say them. gpu: that ran it."""
     for family in FAMILIES:
         found = family.pattern.search(call.kernels[0])
         if found:
+            if family.table == "sm90" and BLACKWELL.search(gpu):
+                family = family._replace(table="sm100")
             return _fields(family, {name: int(value) for name, value in found.groupdict().items() if value}, call)
     return ""
 
 
 def _fields(family: Family, name: dict[str, int], call: Call) -> str:
-    rows, columns, k = name["n"], name["m"], name.get("k", OLD_K)
-    threads = size_of(call.facts.get("block")) - (PRODUCER_THREADS if family.table == "sm90" else 0)
+    rows, columns, k, clustered = name["n"], name["m"], name.get("k", OLD_K), "cluster_m" in name
+    threads = size_of(call.facts.get("block")) - (PRODUCER_THREADS if clustered else 0)
     warps = _waves(rows, columns, name, threads // family.lanes)
-    warps = warps or _parts(rows, columns, threads // family.lanes, 4 if family.table == "sm90" else 1)
+    warps = warps or _parts(rows, columns, threads // family.lanes, 4 if clustered else 1)
     stages = name.get("stages", family.stages)
     if warps is None or stages < 2 or not rows * columns * k:
         return ""
-    cluster = f",cluster={name['cluster_n']}x{name['cluster_m']}" if "cluster_m" in name else ""
+    cluster = f",cluster={name['cluster_n']}x{name['cluster_m']}" if clustered else ""
+    if "pair" in name:
+        cluster += ",pair=1x2" if name["cluster_m"] % 2 == 0 else ",pair=2x1"
     align = "" if name.get("align", WHOLE_ALIGN) == WHOLE_ALIGN else f",align={name['align']}"
     tile = f"tile={rows}x{columns}x{k},warps={warps[0]}x{warps[1]}{cluster}{align}"
     return f",family={family.table},{tile},pipeline_depth={min(stages, STAGES_MAX) if cluster else stages}"

@@ -313,19 +313,28 @@ ONE_A_CU = ("cu.groups=1", "cu.workgroups=1")
 TWO_BY_TWO = replace(BULK, cluster_m=2, cluster_n=2)
 
 
-@pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2)])
-def test_a_gemm_with_clusters_reads_the_shared_part_once(cluster):
-    """L2 reads fall by exactly what workgroups share, DRAM reads stay."""
-    cluster_m, cluster_n = cluster
-    gpu, _ = run(GemmSource(GEMM, replace(BULK, cluster_m=cluster_m, cluster_n=cluster_n)), *ONE_A_CU)
+@pytest.mark.parametrize(
+    ("cluster", "pair"),
+    [
+        *(((m, n), (1, 1)) for m, n in ((1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (4, 2))),
+        *(((2, 1), (2, 1)), ((1, 2), (1, 2)), ((4, 1), (2, 1)), ((2, 2), (2, 1))),
+    ],
+)
+def test_a_gemm_with_clusters_reads_the_shared_part_once(cluster, pair):
+    """L2 reads fall by exactly what workgroups share, DRAM reads stay. Pairs bring each other nothing."""
+    (cluster_m, cluster_n), (pair_m, pair_n) = cluster, pair
+    shape = {"cluster_m": cluster_m, "cluster_n": cluster_n, "pair_m": pair_m, "pair_n": pair_n}
+    gpu, _ = run(GemmSource(GEMM, replace(BULK, **shape)), *ONE_A_CU)
     a, b, c = (GEMM.m * GEMM.k * 2, GEMM.k * GEMM.n * 2, GEMM.m * GEMM.n * 2)
     of_a, of_b = a * (GEMM.n // 64) // cluster_n, b * (GEMM.m // 64) // cluster_m
     assert total(gpu, "l2", "read_sectors") * 32 == total(gpu, "bulk", "read_sectors") * 32 == of_a + of_b
-    assert total(gpu, "peers", "multicast_bytes") == of_a * (cluster_n - 1) + of_b * (cluster_m - 1)
+    brought = of_a * (cluster_n // pair_n - 1) + of_b * (cluster_m // pair_m - 1)
+    assert total(gpu, "peers", "multicast_bytes") == brought
     assert total(gpu, "hbm", "read_columns") * 32 == a + b
     assert total(gpu, "l2", "write_sectors") * 32 == c and total(gpu, "peers", "dropped") <= 4 * 64 * 4 * 7
     steps, size = GEMM.k // 32, cluster_m * cluster_n
-    releases = 64 * steps * 4 * (cluster_m + cluster_n - 2)  # warps of each workgroup, to each of the others
+    others = cluster_m // pair_m + cluster_n // pair_n - 2  # that load for a workgroup
+    releases = 64 * steps * 4 * others  # of the warps of each workgroup
     assert total(gpu, "peers", "packets") == releases
     assert total(gpu, "peers", "cluster_barriers") == (64 if size > 1 else 0)
 

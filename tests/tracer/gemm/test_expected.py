@@ -17,7 +17,13 @@ PROBLEM = GemmProblem(1000, 700, 500, a_bytes=1, b_bytes=2, c_bytes=4)
 KERNEL = GemmKernel(128, 64, 32, pipeline_depth=4, mac_cost=2.5)
 TILES = 8 * 11  # 9 for the busiest CU
 FREE = gpu_facts(load_preset("a100_80g").machine)._replace(
-    cus=CUS, clock_MHz=CLOCK_HZ / 1e6, macs_per_clk=inf, l2_bytes_per_clk=inf, dram_bytes_per_s=inf, latency_ps=0
+    cus=CUS,
+    clock_MHz=CLOCK_HZ / 1e6,
+    macs_per_clk=inf,
+    l2_bytes_per_clk=inf,
+    port_bytes_per_clk=inf,
+    dram_bytes_per_s=inf,
+    latency_ps=0,
 )
 """A machine on which nothing takes time."""
 
@@ -44,6 +50,17 @@ def test_a_cu_loads_its_own_part_of_what_its_cluster_shares_and_stores_its_tiles
     assert clocks(gpu, kernel=clustered) == pytest.approx((9 * 16 * 32 * (128 / 4 + 64 * 2) + stored) / 16)
     low = replace(PROBLEM, m=100, n=60)  # one tile; rows and columns that do not exist are not loaded
     assert clocks(gpu, low) == pytest.approx((16 * 32 * (100 * 1 + 60 * 2) + 100 * 60 * 4) / 16)
+
+
+def test_what_a_cluster_shares_arrives_at_each_port_but_not_what_a_pair_shares():
+    gpu = FREE._replace(port_bytes_per_clk=16)
+    clustered = replace(KERNEL, copy=Copy.BULK, cluster_m=2)
+    for kernel, step_bytes in (
+        (clustered, 128 * 1 + 64 * 2),
+        (replace(clustered, pair_m=2), 128 * 1 + 32 * 2),
+        (replace(KERNEL, copy=Copy.BULK, cluster_n=2, pair_n=2), 64 * 1 + 64 * 2),
+    ):
+        assert clocks(gpu, kernel=kernel) == pytest.approx(9 * 16 * 32 * step_bytes / 16)
 
 
 @pytest.mark.parametrize(("resident", "together"), [(1, 1), (2, 2), (20, 9)])

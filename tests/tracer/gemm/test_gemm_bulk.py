@@ -107,17 +107,20 @@ def test_bulk_copies_read_the_bytes_that_other_copies_read(layout, pieces):
     assert sectors(Copy.BULK) == sectors(Copy.ASYNC)
 
 
-CLUSTERS = [(1, 1), (2, 1), (1, 2), (2, 2), (4, 2), (1, 4)]
+CLUSTERS = [((1, 1), (1, 1)), ((2, 1), (1, 1)), ((1, 2), (1, 1)), ((2, 2), (1, 1)), ((4, 2), (1, 1)), ((1, 4), (1, 1))]
+PAIRS = [((2, 1), (2, 1)), ((1, 2), (1, 2)), ((4, 2), (2, 1)), ((2, 4), (1, 2)), ((2, 2), (2, 1))]
 
 
 @pytest.mark.parametrize("layout", Layout)
-@pytest.mark.parametrize("cluster", CLUSTERS)
+@pytest.mark.parametrize(("cluster", "pair"), CLUSTERS + PAIRS)
 @pytest.mark.parametrize("order", TileOrder)
-def test_workgroups_of_a_cluster_get_their_tiles_and_each_byte_once(layout, cluster, order):
-    """What the copies of all workgroups bring to a workgroup is what it loads alone, and as much as it expects."""
+def test_workgroups_of_a_cluster_get_their_tiles_and_each_byte_once(layout, cluster, pair, order):
+    """What the copies of all workgroups bring to a pair is what its workgroups load alone, what they share once; it is
+    as much as each expects. Of B the workgroups of a pair in m have equal parts, of A those of a pair in n."""
     problem = GemmProblem(232, 240, 104, b_layout=layout)
     kernel = GemmKernel(64, 64, 32, 2, 2, pipeline_depth=3, copy=Copy.BULK, order=order, group=2)
-    clustered = GemmSource(problem, replace(kernel, cluster_m=cluster[0], cluster_n=cluster[1]))
+    shape = {"cluster_m": cluster[0], "cluster_n": cluster[1], "pair_m": pair[0], "pair_n": pair[1]}
+    clustered = GemmSource(problem, replace(kernel, **shape))
     size = clustered.info.cluster
     assert size == cluster[0] * cluster[1]
     plain = GemmSource(problem, kernel)
@@ -132,10 +135,29 @@ def test_workgroups_of_a_cluster_get_their_tiles_and_each_byte_once(layout, clus
         for rank, workgroup in enumerate(members):
             brought = [brought_to(rank, own, other) for own, other in enumerate(members)]
             got = [byte for steps in brought for step in steps for byte in step]
-            assert sorted(got) == alone[int(tiles[first + rank]["address"])]
+            of_pair = sorted(got + other_got(rank, members, cluster, pair))
+            whole = alone[int(tiles[first + rank]["address"])]
+            if pair == (1, 1):
+                assert of_pair == whole
+            else:
+                other = alone[int(tiles[first + partner(rank, cluster, pair)]["address"])]
+                assert of_pair == sorted({*whole, *other}) and len(got) < len(whole)
             others = [steps for own, steps in enumerate(brought) if own != rank]
             expected = [sum(map(len, step)) for step in zip(*others, strict=True)] or [0] * 4  # K-steps
             assert at_site(workgroup, Site.FILLED)["row_stride"].tolist() == expected
+
+
+def partner(rank, cluster, pair):
+    """The rank of the other workgroup of a pair: ranks go down the columns of a cluster."""
+    return rank ^ 1 if pair[0] == 2 else rank + cluster[0] * (1 - 2 * (rank // cluster[0] % 2))
+
+
+def other_got(rank, members, cluster, pair):
+    """What comes to the other workgroup of a pair, if there is one."""
+    if pair == (1, 1):
+        return []
+    other = partner(rank, cluster, pair)
+    return [byte for own, one in enumerate(members) for step in brought_to(other, own, one) for byte in step]
 
 
 def brought_to(rank, own, workgroup):
@@ -179,6 +201,12 @@ def test_warps_release_a_stage_where_its_data_came_from():
         (GemmProblem(64, 64, 64), {"copy": Copy.PRODUCER, "epilogue": Epilogue.STAGED}, "epilogue = staged, allowed"),
         (GemmProblem(64, 64, 64), {"warpgroup": 3}, "warpgroup = 3: must divide warps_m = 1 or warps_n = 1"),
         (GemmProblem(512, 64, 64), {"cluster_m": 16}, "does not fit B: row of a tile of 4 bytes"),
+        (GemmProblem(64, 64, 64), {"pair_m": 2}, "pair_m = 2: must divide cluster_m = 1 evenly"),
+        (GemmProblem(64, 64, 64), {"cluster_m": 2, "pair_n": 2}, "pair_n = 2: must divide cluster_n = 1 evenly"),
+        (
+            *(GemmProblem(64, 64, 64), {"cluster_m": 2, "cluster_n": 2, "pair_m": 2, "pair_n": 2}),
+            "pair = 2x2: allowed are 1x1, 2x1 and 1x2",
+        ),
     ],
 )
 def test_clusters_that_do_not_divide_are_refused(problem, fields, message):

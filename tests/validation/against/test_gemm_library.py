@@ -29,7 +29,8 @@ PREDICTIONS = [row for row in ROWS if row.kind == PREDICTION]
 def test_the_sample_is_large_and_covers_both_classes_on_three_machines():
     assert len(PREDICTIONS) >= 60 and len({row.data.preset for row in PREDICTIONS}) >= 3
     for group in GOALS:
-        assert {row.data.preset for row in PREDICTIONS if row.group == group} == {data.preset for data in DATA_SETS}
+        presets = {data.preset for data in DATA_SETS if not data.name.endswith("-mamf")}  # which has large GEMMs only
+        assert {row.data.preset for row in PREDICTIONS if row.group == group} >= presets
     assert len({(row.data.name, row.shape) for row in ROWS}) == len(ROWS)
 
 
@@ -59,8 +60,8 @@ def test_the_overhead_is_counted_for_every_kernel(monkeypatch):
     ours = predicted_us(data, kernels_us)
     assert {round(time - row.time_us, 6) for row, time in ours.items()} == {0.0, 3.0}
     assert all(time > row.time_us for row, time in ours.items() if row.m == 64)
-    stated = [data for data in DATA_SETS if not data.overhead_rows]
-    assert stated and all(overhead_us(data, {}) == data.overhead_us > 0 for data in stated)
+    stated = [data for data in DATA_SETS if data.overhead_us]
+    assert stated and all(overhead_us(data, {}) == data.overhead_us for data in stated)
 
 
 def test_shares_of_split_k_are_read_at_the_bandwidth_of_l2():
@@ -72,7 +73,8 @@ def test_shares_of_split_k_are_read_at_the_bandwidth_of_l2():
 
 def test_the_table_has_every_row_and_judges_both_classes():
     text = gemm_library.table({row: row.time_us * (1.2 if row.m < 512 else 1.0) for row in ROWS})
-    assert all(f"| {row.data.name} | {row.m} x {row.n} x {row.k} |" in text for row in ROWS)
+    assert all(f"| {row.data.name} | {row.m} x {row.n} x {row.k}" in text for row in ROWS)
+    assert text.count(", fp8 |") == sum(row.dtype == "fp8" for row in ROWS) > 0
     assert "goal 8% reached" in text and "goal 15% missed" in text
 
 
