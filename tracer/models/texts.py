@@ -15,7 +15,7 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     loss              logarithm of softmax, then the choice      fused (assumed)                 fused
     ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
     gradients         fp32                                       as computed: fp16, else fp32    fp32 (assumed)
-    Adam              clipping; one kernel ***                   fp16: eight (`adam:scaled`)     clipping; one kernel
+    Adam              clipping; eight kernels ***                fp16: eight (`adam:scaled`)     clipping; one kernel
 
 * eager-2019 only. PyTorch of today has biases in the GEMMs (cuBLASLt; aten/src/ATen/native/cuda/Blas.cpp,
 `addmm_out_cuda_impl`), but behind a sum over tensor-parallel GPUs a kernel of its own.
@@ -23,7 +23,9 @@ What each software (`Deployment.software`) runs, read off public sources. A line
 fp32 (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: `split_with_sizes_copy`, `chunk_cat`). eager-2023: the
 first FSDP joins the gradients of its flat weights, casts them to fp32 and divides them (PyTorch 2.1, flat_param.py:
 `torch.split`; _runtime_utils.py: `_post_backward_hook`; default_hooks.py: `reduce_scatter_hook`).
-*** Only eager-2019 writes a copy of the weights in 16 bits (assumed), as Megatron-LM and fused software do.
+*** torch.optim.AdamW on a GPU, if nothing is asked for (`foreach`; torch/optim/adamw.py, `_multi_tensor_adamw`).
+eager-2019: one kernel, which writes a copy of the weights in 16 bits (assumed), as those of Megatron-LM and fused
+software do.
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 Norms, softmax and fused attention of eager software are PyTorch's kernels (`tracer.operators.library`; the backward
@@ -326,6 +328,8 @@ class KernelTexts:
         update = kernel_of(self.how.optimizer, gradient, parameters=parameters, out=mixed and self.how.dtype)
         if self.how.optimizer == Optimizer.LAMB:
             return [("lamb", update)]
+        if self.how.casts_weights:
+            update += ",fused=false"
         if scaled:
             return [("adam", f"{update},scaled=true")]
         return [("gradient_clip", f"gradient_clip:parameters={parameters}"), ("adam", update)]

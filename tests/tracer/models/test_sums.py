@@ -129,7 +129,8 @@ def test_gradients_have_one_type(software, dtype, kind):
         ("megatron", DataType.BF16, "dtype=fp32,out=bf16", "dtype=fp32,out=bf16"),
         ("megatron", DataType.FP16, "dtype=fp16,scaled=true", "dtype=fp16"),
         ("eager-2019", DataType.FP16, "dtype=fp32,out=fp16", "dtype=fp32,out=fp16"),
-        ("eager", DataType.BF16, "dtype=fp32", "dtype=fp32"),
+        ("eager", DataType.BF16, "dtype=fp32,fused=false", "dtype=fp32"),
+        ("eager-2023", DataType.FP32, "dtype=fp32,fused=false", "dtype=fp32"),
         ("fused", DataType.TF32, "dtype=fp32", "dtype=fp32"),
     ],
 )
