@@ -113,6 +113,12 @@ class Deployment:
         return self.software in (Software.EAGER, Software.EAGER_2023)
 
     @property
+    def autocasts(self) -> bool:
+        """Weights are cast when they are used first, and their gradients back (torch.autocast, without FSDP)."""
+        shared = self.zero >= 2 and self.dp > 1
+        return self.train and self.casts_weights and self.dtype.bytes < DataType.FP32.bytes and not shared
+
+    @property
     def expert_cut(self) -> int:
         """Number of GPUs that share one expert: tensor-parallel GPUs that expert parallelism does not use."""
         return max(1, self.tp // (self.ep // min(self.ep, self.dp)))

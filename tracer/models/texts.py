@@ -12,7 +12,10 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     residual, norm                                               residual; norm
     activation        GELU; eager-2019: with the bias            bias and GELU in one            the same
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
-    loss              logarithm of softmax, then the choice      fused (assumed)                 fused
+    loss              logarithm of softmax, then the choice;     fused (assumed)                 fused
+                      in fp32, from casts ****
+    weights           casts for each pass forward, and of        none                            none
+                      gradients back, without FSDP ****
     ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
     gradients         fp32                                       as computed: fp16, else fp32    fp32 (assumed)
     Adam              clipping; eight kernels ***                fp16: eight (`adam:scaled`)     clipping; one kernel
@@ -26,6 +29,8 @@ first FSDP joins the gradients of its flat weights, casts them to fp32 and divid
 *** torch.optim.AdamW on a GPU, if nothing is asked for (`foreach`; torch/optim/adamw.py, `_multi_tensor_adamw`).
 eager-2019: one kernel, which writes a copy of the weights in 16 bits (assumed), as those of Megatron-LM and fused
 software do.
+**** autocast: matrix products in 16 bits, the loss in fp32 (aten/src/ATen/autocast_mode.h); casts of weights are kept
+for the backward pass. eager-2019: none (assumed).
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 Norms, softmax and fused attention of eager software are PyTorch's kernels (`tracer.operators.library`; the backward
@@ -318,8 +323,16 @@ class KernelTexts:
         return [self.norm_backward(rows, hidden), *self.activation(rows, hidden, backward=True)]
 
     def loss(self, backward: bool = False) -> list[str]:
-        vocab, eager = -(-self.model.vocab // self.how.tp), {"fused": "false"} if self.eager else {}
-        return [self._text("cross_entropy", rows=self.how.predicted, vocab=vocab, backward=backward, **eager)]
+        rows, vocab = self.how.predicted, -(-self.model.vocab // self.how.tp)
+        fields = {"rows": rows, "vocab": vocab, "backward": backward} | ({"fused": "false"} if self.eager else {})
+        if not self.how.casts_weights or self.how.dtype.bytes == DataType.FP32.bytes:
+            return [self._text("cross_entropy", **fields)]
+        loss = kernel_of("cross_entropy", DataType.FP32, **fields)
+        return (
+            [loss, self.cast(rows, vocab, self.how.dtype)]
+            if backward
+            else [self.cast(rows, vocab, DataType.FP32), loss]
+        )
 
     def optimizer(self, parameters: int) -> list[tuple[str, str]]:
         """(name, kernel) of the update of `parameters` weights, gradient clipping first (LAMB has its own norms)."""
@@ -334,14 +347,18 @@ class KernelTexts:
             return [("adam", f"{update},scaled=true")]
         return [("gradient_clip", f"gradient_clip:parameters={parameters}"), ("adam", update)]
 
+    def cast(self, rows: int, cols: int, out: DataType) -> str:
+        """A copy of rows x cols elements in another type: from fp32 to that of the model, or back."""
+        source = self.how.dtype if out == DataType.FP32 else DataType.FP32
+        return kernel_of("copy", source, rows=rows, cols=cols, **self._loop(cols), out=out)
+
     def gathered_weights(self, rows: int, cols: int) -> list[str]:
         """Kernels behind a gather of rows x cols weights (ZeRO 2 and 3)."""
         return self.passes(rows, [cols] if self.how.software == Software.EAGER else [])
 
     def reduced_gradients(self, rows: int, cols: int) -> list[str]:
         """Kernels before a reduce-scatter of rows x cols gradients in fp32 (ZeRO 2 and 3)."""
-        sizes = {"rows": rows, "cols": cols, **self._loop(cols)}
-        cast = kernel_of("copy", self.how.dtype, **sizes, out=DataType.FP32)
+        sizes, cast = {"rows": rows, "cols": cols, **self._loop(cols)}, self.cast(rows, cols, DataType.FP32)
         if self.how.software == Software.EAGER:
             return [cast]
         if self.how.software != Software.EAGER_2023:

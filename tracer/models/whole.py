@@ -46,16 +46,16 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
     forward = [Block("embedding", _embedding(model, how), outer=True)]
     forward += [_block("layer", forward_steps(model, how, kind), number, kind) for kind, number in kinds if number]
     forward.append(Block("output", _output(model, how), outer=True))
-    forward = [_with_weights(model, how, block) for block in forward]
+    forward = [_with_weights(model, how, _with_casts(model, how, block)) for block in forward]
     handover = _handover(model, how)
     if not how.train:
         return Schedule(tuple(forward), stages=how.pp, handover=handover)
     last = Block("output backward", _output_backward(model, how), outer=True)
-    backward = [_with_weights(model, how, last)]
+    backward = [_with_weights(model, how, _with_casts(model, how, last, back=True))]
     for kind, number in reversed(kinds):
         if number:
             block = _block("backward", backward_steps(model, how, kind), number, kind)
-            whole = _with_weights(model, how, block)
+            whole = _with_weights(model, how, _with_casts(model, how, block, back=True))
             backward.append(_with_gradients(model, how, whole, _gradients(model, how, block)))
     first = Block("embedding backward", _embedding_backward(model, how), outer=True)
     outer = Group(outer_weights(model, how), how.dp, how.tp)
@@ -201,6 +201,17 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
     if gathers:
         others[0] = replace(others[0], after=others[0].after or (first.name,))
     return replace(block, steps=(*copies, first, *gathers, *others))
+
+
+def _with_casts(model: ModelShape, how: Deployment, block: Block, back: bool = False) -> Block:
+    """A block that casts its weights before it uses them, or their gradients back. The embedding needs no casts."""
+    if not how.autocasts or block.name == "embedding":
+        return block
+    steps = Steps(model, how)
+    size = _cut(sum(group.weights for group in _gradients(model, how, block).values()))
+    name, out = ("gradient_cast", DataType.FP32) if back else ("weights_cast", how.dtype)
+    steps.add(name, NORM, steps.texts.cast(*size, out))
+    return replace(block, steps=(*block.steps, *steps.steps) if back else (*steps.steps, *block.steps))
 
 
 def _exchanges(kind: str, element_bytes: int, groups: dict[str, Group]) -> list[Step]:

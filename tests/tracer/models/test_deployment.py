@@ -130,7 +130,7 @@ def test_interleaved_stages_hold_activations_of_more_micro_batches(interleave, m
     ("software", "dtype", "each"),
     [
         *(("fused", "bf16", 2), ("fused", "fp32", 4), ("megatron", "bf16", 2 + 4), ("megatron", "fp32", 4)),
-        *(("eager", "bf16", 3 * 2), ("eager-2019", "fp32", 3 * 4)),
+        *(("eager", "bf16", 3 * 4), ("eager-2019", "fp16", 3 * 2), ("eager-2019", "fp32", 3 * 4)),
     ],
 )
 def test_training_has_the_logits_of_a_micro_batch(software, dtype, each):

@@ -1,4 +1,4 @@
-"""Kernels that software runs over weights and gradients which ZeRO shares out."""
+"""Kernels that software runs over weights and gradients: copies of what ZeRO shares out, and casts."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_fsdp_copies_whole_weights_and_gradients(software, zero):
     moved = {
         name: [tuple(size / LAYER_WEIGHTS for size in kernel.moved_bytes) for kernel in kernels]
         for name, kernels in found.items()
-        if name != "gradient_sum"
+        if name not in ("gradient_sum", "gradient_cast")
     }
     expected = FSDP.get(software, {}) if zero >= 2 else {}
     assert moved == {name: sizes for name, sizes in expected.items() if zero == 3 or name != "weights_copy"}
@@ -53,6 +53,79 @@ def test_weights_are_copied_each_time_they_are_gathered():
     _, gather, copy = make_schedule(load_model("llama-3-8b"), replace(how, zero=2)).finish
     (kernel,) = make_kernels(copy.steps[0].work)
     assert copy.repeats * kernel.moved_bytes[0] == pytest.approx(gather.steps[0].work.bytes, rel=1e-5)
+
+
+OUTPUT_WEIGHTS = 128_256 * 4096
+CASTS = {
+    "layer": ("weights_cast", LAYER_WEIGHTS, (4, 2)),
+    "output": ("weights_cast", OUTPUT_WEIGHTS, (4, 2)),
+    "output backward": ("gradient_cast", OUTPUT_WEIGHTS, (2, 4)),
+    "backward": ("gradient_cast", LAYER_WEIGHTS, (2, 4)),
+}
+"""Block -> step, weights, bytes read and written for each."""
+
+
+@pytest.mark.parametrize(
+    ("software", "options", "casts"),
+    [
+        ("eager", {}, True),
+        ("eager-2023", {"dp": 8, "zero": 1}, True),
+        ("eager", {"dp": 8, "zero": 2}, False),  # FSDP casts what it gathers
+        ("eager", {"zero": 3}, True),  # of one GPU
+        ("eager", {"dtype": DataType.FP32}, False),
+        ("eager-2019", {}, False),
+        ("fused", {}, False),
+    ],
+)
+def test_autocast_casts_weights_forward_and_gradients_back(software, options, casts):
+    """Once in each pass, but not the embedding."""
+    schedule = make_schedule(load_model("llama-3-8b"), replace(TRAIN, software=Software(software), **options))
+    found = {}
+    for block in schedule.blocks():
+        for step in block.steps:
+            if step.name.endswith("_cast"):
+                (kernel,) = make_kernels(step.work)
+                found[block.name] = (step.name, kernel.moved_bytes)
+    expected = {
+        block: (name, tuple(size * weights for size in sizes)) for block, (name, weights, sizes) in CASTS.items()
+    }
+    assert {block: (name, tuple(moved)) for block, (name, moved) in found.items()} == (expected if casts else {})
+    if casts:
+        layer = next(block for block in schedule.forward if block.name == "layer")
+        assert layer.steps[0].name == "weights_cast"
+
+
+def test_experts_are_cast_too():
+    found = copies(replace(TRAIN, software=Software.EAGER), "expert layer", "mixtral-8x7b")
+    (cast,) = found["weights_cast"]
+    assert cast.moved_bytes[1] == 2 * (4096 * (2 * 4096 + 2 * 1024 + 8) + 8 * 3 * 4096 * 14336)
+
+
+@pytest.mark.parametrize(
+    ("software", "dtype", "kernels"),
+    [
+        ("eager", "bf16", [["copy", "bf16", "fp32"], ["cross_entropy", "fp32"]]),
+        ("eager", "fp32", [["cross_entropy", "fp32"]]),
+        ("eager-2019", "fp16", [["cross_entropy", "fp16"]]),
+        ("fused", "bf16", [["cross_entropy", "bf16"]]),
+    ],
+)
+def test_the_loss_of_autocast_is_in_fp32(software, dtype, kernels):
+    """From a cast of the logits; their gradient is cast back."""
+    how = replace(TRAIN, software=Software(software), dtype=DataType(dtype))
+    for name, steps in (("output", "loss"), ("output backward", "loss_back")):
+        (block,) = (one for one in make_schedule(load_model("llama-3-8b"), how).blocks() if one.name == name)
+        works = [str(step.work) for step in block.steps if step.name.startswith(steps) and "reduce" not in step.name]
+        found = [[work.partition(":")[0], *_types(work)] for work in works]
+        back = [["cross_entropy", "fp32"], ["copy", "fp32", "bf16"]]
+        assert found == (back if name != "output" and len(kernels) == 2 else kernels)
+        assert all(make_kernels(work) for work in works)
+
+
+def _types(work):
+    """Type of what a kernel reads, and that of what it writes if it is another."""
+    fields = dict(field.split("=") for field in work.partition(":")[2].split(","))
+    return [fields["dtype"], *([fields["out"]] if "out" in fields else [])]
 
 
 def test_gradients_of_fp32_are_not_cast():
