@@ -119,6 +119,11 @@ class Deployment:
         return self.train and self.casts_weights and self.dtype.bytes < DataType.FP32.bytes and not shared
 
     @property
+    def stream_type(self) -> DataType:
+        """Of the activations between layers: those of autocast stay in the type of the embedding."""
+        return DataType.FP32 if self.autocasts else self.dtype
+
+    @property
     def expert_cut(self) -> int:
         """Number of GPUs that share one expert: tensor-parallel GPUs that expert parallelism does not use."""
         return max(1, self.tp // (self.ep // min(self.ep, self.dp)))

@@ -118,7 +118,7 @@ def backward_steps(model: ModelShape, how: Deployment, dense: bool) -> tuple[Ste
 
 def _attention_forward(steps: Steps) -> None:
     texts, model, how = steps.texts, steps.model, steps.how
-    steps.add("attention_norm", NORM, texts.first_norm())
+    steps.add("attention_norm", NORM, *texts.first_norm())
     steps.gathered("attention_gather")
     for name, (n, k) in _projections(model, how).items():
         steps.matrix(name, how.tokens, n, k)
@@ -193,7 +193,7 @@ def _sum(steps: Steps, name: str) -> str:
 def _attention_backward(steps: Steps) -> None:
     texts, model, how = steps.texts, steps.model, steps.how
     wait = [step.name for step in steps.steps if step.lane == Lane.TENSOR][-1:]
-    steps.add("attention_residual_norm_back", NORM, texts.norm_backward(), *texts.residual_backward())
+    steps.add("attention_residual_norm_back", NORM, *texts.first_norm_backward(), *texts.residual_backward())
     _wait_for(steps, "attention_residual_norm_back", wait)
     steps.add("attention_output_norm_back", NORM, *texts.output_norm(backward=True))
     steps.gathered("attention_gather_back")
@@ -210,7 +210,7 @@ def _attention_backward(steps: Steps) -> None:
     shared_keys = how.tokens * 2 * model.head_dim * how.dtype.bytes  # of GPUs with queries of the same keys and values
     steps.exchange("kv_reduce_back", "all_reduce", shared_keys, how.tp // model.kv_heads)
     _projections_backward(steps)
-    steps.add("attention_norm_back", NORM, texts.norm_backward())
+    steps.add("attention_norm_back", NORM, *texts.first_norm_backward())
     _wait_for(steps, "attention_norm_back", ["attention_reduce_back"])
 
 

@@ -179,10 +179,11 @@ def _layer_activation_bytes(model: ModelShape, how: Deployment, dense: bool) -> 
     element, whole = how.dtype.bytes, how.tp if how.sequence_parallel else 1
     row = how.tokens * model.hidden
     if how.recompute == Recompute.FULL:
-        return row * element // whole
+        return row * how.stream_type.bytes // whole
     masks = 2 * row if how.dropout else 0
     norms = 4 if model.output_norms else 2
-    outside = ((norms + 2) * row * element + masks) // whole  # inputs of norms and of two linear layers, dropout masks
+    # inputs of norms and of two linear layers, dropout masks
+    outside = (row * (norms * how.stream_type.bytes + 2 * element) + masks) // whole
     width = model.query_width + model.kv_width + model.value_width
     ranks = 0
     if model.latent:  # keys and values of all heads; all GPUs have the latent ranks

@@ -14,8 +14,8 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
     loss              logarithm of softmax, then the choice;     fused (assumed)                 fused
                       in fp32, from casts ****
-    weights           casts for each pass forward, and of        none                            none
-                      gradients back, without FSDP ****
+    without FSDP      casts of weights; norms, residuals and     none                            none
+                      embedding in fp32, with casts ****
     ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
     gradients         fp32                                       as computed: fp16, else fp32    fp32 (assumed)
     Adam              clipping; eight kernels ***                fp16: eight (`adam:scaled`)     clipping; one kernel
@@ -29,8 +29,9 @@ first FSDP joins the gradients of its flat weights, casts them to fp32 and divid
 *** torch.optim.AdamW on a GPU, if nothing is asked for (`foreach`; torch/optim/adamw.py, `_multi_tensor_adamw`).
 eager-2019: one kernel, which writes a copy of the weights in 16 bits (assumed), as those of Megatron-LM and fused
 software do.
-**** autocast: matrix products in 16 bits, the loss in fp32 (aten/src/ATen/autocast_mode.h); casts of weights are kept
-for the backward pass. eager-2019: none (assumed).
+**** autocast: matrix products in 16 bits, norms and the loss in fp32 (aten/src/ATen/autocast_mode.h), so that what
+layers hand on stays in fp32, as the embedding is. Casts of weights are kept for the backward pass; a norm's output is
+cast once, also for several products. A residual reads both branches in fp32. eager-2019: none of these (assumed).
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 Norms, softmax and fused attention of eager software are PyTorch's kernels (`tracer.operators.library`; the backward
@@ -90,10 +91,11 @@ class KernelTexts:
         self.megatron = how.software == Software.MEGATRON
         self.bias_in_gemm = self.fused or (self.eager and how.software != Software.EAGER_2019)
 
-    def _text(self, name: str, **fields: object) -> str:
+    def _text(self, name: str, dtype: DataType | None = None, /, **fields: object) -> str:
+        """dtype: None = that of the model."""
         if name in ELEMENT_WISE and not (name == "bias" and fields.get("backward")):
             fields |= self._loop(int(str(fields["cols"])))
-        return kernel_of(name, self.how.dtype, **fields)
+        return kernel_of(name, dtype or self.how.dtype, **fields)
 
     def _loop(self, cols: int) -> dict[str, Any]:
         """Fields of a loop over elements in rows of `cols`."""
@@ -110,10 +112,10 @@ class KernelTexts:
         groups = "x".join(f"{number}*{m}" for m, number in Counter(rows).items())
         return self._text("gemm", n=n, k=k, groups=groups)
 
-    def norm(self, rows: int = 0, cols: int = 0, **options: object) -> str:
+    def norm(self, rows: int = 0, cols: int = 0, dtype: DataType | None = None, **options: object) -> str:
         """0 = of the hidden elements of all tokens of this GPU."""
         sizes = {"rows": rows or self.how.rows, "cols": cols or self.model.hidden}
-        return self._text(self.model.norm, **sizes, stats=self.how.train, library=self._library, **options)
+        return self._text(self.model.norm, dtype, **sizes, stats=self.how.train, library=self._library, **options)
 
     def softmax(self, rows: int, backward: bool = False) -> str:
         """Of the scores; eager as PyTorch does it."""
@@ -139,13 +141,23 @@ class KernelTexts:
             return []
         return [self._text("bias", rows=rows, cols=width, backward=True)]
 
-    def first_norm(self) -> str:
-        """The norm at the begin of a layer; fused, it adds the output of the MLP before."""
-        return self.norm(residual=self.fused, dropout=self.fused and self.how.dropout)
+    def first_norm(self) -> list[str]:
+        """The norm at the begin of a layer, and the cast of its output, if any; fused, it adds the output of the MLP
+        before."""
+        norm = self.norm(dtype=self.how.stream_type, residual=self.fused, dropout=self.fused and self.how.dropout)
+        return [norm, *self._stream_cast(self.how.dtype)]
 
-    def norm_backward(self, rows: int = 0, cols: int = 0) -> str:
+    def norm_backward(self, rows: int = 0, cols: int = 0, dtype: DataType | None = None) -> str:
         sizes = {"rows": rows or self.how.rows, "cols": cols or self.model.hidden}
-        return self._text(self.model.norm, **sizes, backward=True)
+        return self._text(self.model.norm, dtype, **sizes, backward=True)
+
+    def first_norm_backward(self) -> list[str]:
+        """The same of any norm between layers, of attention or MLP."""
+        return [*self._stream_cast(DataType.FP32), self.norm_backward(dtype=self.how.stream_type)]
+
+    def _stream_cast(self, out: DataType) -> list[str]:
+        """The cast of activations between layers to the type of matrix products, or of gradients back (autocast)."""
+        return [self.cast(self.how.rows, self.model.hidden, out)] if self.how.autocasts else []
 
     def rank_norm(self, projection: str, backward: bool = False) -> list[str]:
         """The norm of the latent rank that a projection has made, if any (DeepSeek-V3, inference/model.py: `q_norm` and
@@ -169,7 +181,7 @@ class KernelTexts:
         """Bias, dropout, residual and norm between attention and MLP."""
         if self.fused:
             return [self.norm(residual=True, dropout=self.how.dropout)]
-        return [*self.residual(), self.norm()]
+        return [*self.residual(), *self.first_norm()]
 
     def residual(self) -> list[str]:
         """Bias, dropout and residual behind the MLP; fused, the next norm does it."""
@@ -180,13 +192,15 @@ class KernelTexts:
             return [self._text("residual", **sizes, dropout=self.how.dropout)]
         dropout = [self._text("dropout", **sizes)] if self.how.dropout else []
         bias = self.bias(self.how.rows, self.model.hidden, behind_sum=True)
-        return [*bias, *dropout, self._text("residual", **sizes)]
+        return [*bias, *dropout, self._text("residual", self.how.stream_type, **sizes)]
 
     def residual_backward(self) -> list[str]:
         """Gradients behind a residual: two branches are added; dropout's mask is applied; the bias has its gradient."""
         sizes = {"rows": self.how.rows, "cols": self.model.hidden}
-        dropout = [self._text("dropout", **sizes, backward=True)] if self.how.dropout else []
-        return [*dropout, *self.bias_backward(self.how.rows, self.model.hidden), self._text("residual", **sizes)]
+        branch = self._stream_cast(self.how.dtype)
+        branch += [self._text("dropout", **sizes, backward=True)] if self.how.dropout else []
+        branch += self.bias_backward(self.how.rows, self.model.hidden)
+        return [*branch, self._text("residual", self.how.stream_type, **sizes)]
 
     def sum(self, rows: int) -> str:
         """The sum of two outputs, or of two gradients of an input, of the hidden size."""
@@ -311,7 +325,8 @@ class KernelTexts:
 
     def embedding(self, backward: bool = False) -> str:
         vocab = -(-self.model.vocab // self.how.tp)
-        return self._text("embedding", tokens=self.how.tokens, hidden=self.model.hidden, vocab=vocab, backward=backward)
+        sizes = {"tokens": self.how.tokens, "hidden": self.model.hidden, "vocab": vocab}
+        return self._text("embedding", self.how.stream_type, **sizes, backward=backward)
 
     def head(self) -> list[str]:
         """Activation and norm before the words of an encoder are predicted."""

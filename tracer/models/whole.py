@@ -94,7 +94,7 @@ def _output(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     encoder has a linear layer, an activation and a norm more before the logits (arXiv 1810.04805, section 3.1)."""
     steps, texts = Steps(model, how), KernelTexts(model, how)
     rows = output_rows(model, how)
-    steps.add("last_norm", NORM, texts.first_norm())
+    steps.add("last_norm", NORM, *texts.first_norm())
     steps.gathered("logits_gather")
     if how.train and not model.causal:
         steps.matrix("head", rows, model.hidden, model.hidden)
@@ -127,7 +127,7 @@ def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
         steps.add("head_norm_back", NORM, *texts.head_backward())
         steps.matrix("head_input", rows, model.hidden, model.hidden)
         steps.matrix("head_weight", model.hidden, model.hidden, rows)
-    steps.add("last_norm_back", NORM, texts.norm_backward())
+    steps.add("last_norm_back", NORM, *texts.first_norm_backward())
     steps.steps[first] = replace(steps.steps[first], after=waits)
     return tuple(steps.steps)
 
@@ -264,6 +264,6 @@ def _handover(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     """The send of a micro-batch's activations to the next stage, and of their gradients to the stage before."""
     if how.pp == 1:
         return ()
-    size = how.rows * model.hidden * how.dtype.bytes
+    size = how.rows * model.hidden * how.stream_type.bytes
     step = Step("send", COMMUNICATION, Exchange("send_recv", size, 2, how.last_stage), lane=Lane.PIPELINE)
     return (step, replace(step, name="send_back")) if how.train else (step,)

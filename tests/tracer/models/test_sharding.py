@@ -8,6 +8,7 @@ from tracer.data_type import DataType
 from tracer.kernels import make_kernels
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Software
+from tracer.models.memory import memory_need
 from tracer.models.whole import make_schedule
 
 TRAIN = Deployment(phase=ModelPhase.TRAIN, sequence=128)
@@ -93,6 +94,46 @@ def test_autocast_casts_weights_forward_and_gradients_back(software, options, ca
     if casts:
         layer = next(block for block in schedule.forward if block.name == "layer")
         assert layer.steps[0].name == "weights_cast"
+
+
+@pytest.mark.parametrize("dp", [1, 8])
+def test_what_layers_hand_on_is_in_fp32_with_autocast(dp):
+    """GPT-22B: norms and residuals read and write fp32, casts lie between them and the products. FSDP: all in bf16."""
+    model, how = load_model("gpt-22b"), replace(TRAIN, software=Software.EAGER, dp=dp, zero=3, pp=2, micro_batches=2)
+    blocks = {block.name: block.steps for block in make_schedule(model, how).blocks()}
+    found = {f"{name} {step.name}": _types(step.work) for name, steps in blocks.items() for step in steps
+             if isinstance(step.work, str) and f"cols={model.hidden}," in step.work}  # fmt: skip
+    (row,) = (step.work for step in blocks["embedding"] if step.name == "embedding")
+    assert _types(row) == (["fp32"] if dp == 1 else ["bf16"])
+    plain, wide, down, up = ["bf16"], ["fp32"], ["fp32", "bf16"], ["bf16", "fp32"]
+    autocast = {
+        "layer attention_norm_0": wide,
+        "layer attention_norm_1": down,
+        "layer attention_residual_norm_0": wide,
+        "layer attention_residual_norm_1": wide,
+        "layer attention_residual_norm_2": down,
+        "layer mlp_residual": wide,
+        "output last_norm_0": wide,
+        "output last_norm_1": down,
+        "output backward last_norm_back_0": up,
+        "output backward last_norm_back_1": wide,
+        "backward mlp_residual_back_0": down,
+        "backward mlp_residual_back_2": wide,
+        "backward attention_residual_norm_back_0": up,
+        "backward attention_residual_norm_back_1": wide,
+        "backward attention_residual_norm_back_2": down,
+        "backward attention_residual_norm_back_4": wide,
+        "backward attention_norm_back_0": up,
+        "backward attention_norm_back_1": wide,
+    }
+    if dp == 1:
+        assert {name: found.get(name) for name in autocast} == autocast
+    else:
+        assert all(kinds == plain for name, kinds in found.items() if "norm" in name or "residual" in name)
+    sent = {step.work.bytes for step in make_schedule(model, how).handover}
+    assert sent == {128 * model.hidden * (4 if dp == 1 else 2)}
+    layers = [memory_need(model.with_layers(n), replace(how, pp=1, micro_batches=1)).activations for n in (1, 2)]
+    assert layers[1] - layers[0] == 128 * model.hidden * (36 if dp == 1 else 32)  # inputs of two norms
 
 
 def test_experts_are_cast_too():
