@@ -17,6 +17,7 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     without FSDP      casts of weights; norms, residuals and     none                            none
                       embedding in fp32, with casts ****
     ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
+    else              copies of gradients to buckets and back ** none (assumed)                  none
     gradients         fp32                                       as computed: fp16, else fp32    fp32 (assumed)
     Adam              clipping; eight kernels ***                fp16: eight (`adam:scaled`)     clipping; one kernel
 
@@ -25,7 +26,8 @@ What each software (`Deployment.software`) runs, read off public sources. A line
 ** eager: FSDP2 copies gathered weights to their places, and gradients to the buffer of the reduce-scatter, there in
 fp32 (torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: `split_with_sizes_copy`, `chunk_cat`). eager-2023: the
 first FSDP joins the gradients of its flat weights, casts them to fp32 and divides them (PyTorch 2.1, flat_param.py:
-`torch.split`; _runtime_utils.py: `_post_backward_hook`; default_hooks.py: `reduce_scatter_hook`).
+`torch.split`; _runtime_utils.py: `_post_backward_hook`; default_hooks.py: `reduce_scatter_hook`). Without ZeRO 2 and
+3, DDP (torch/csrc/distributed/c10d/reducer.cpp; `gradient_as_bucket_view` is off if nothing is asked for).
 *** torch.optim.AdamW on a GPU, if nothing is asked for (`foreach`; torch/optim/adamw.py, `_multi_tensor_adamw`).
 eager-2019: one kernel, which writes a copy of the weights in 16 bits (assumed), as those of Megatron-LM and fused
 software do.
@@ -343,11 +345,8 @@ class KernelTexts:
         if not self.how.casts_weights or self.how.dtype.bytes == DataType.FP32.bytes:
             return [self._text("cross_entropy", **fields)]
         loss = kernel_of("cross_entropy", DataType.FP32, **fields)
-        return (
-            [loss, self.cast(rows, vocab, self.how.dtype)]
-            if backward
-            else [self.cast(rows, vocab, DataType.FP32), loss]
-        )
+        cast = self.cast(rows, vocab, self.how.dtype if backward else DataType.FP32)
+        return [loss, cast] if backward else [cast, loss]
 
     def optimizer(self, parameters: int) -> list[tuple[str, str]]:
         """(name, kernel) of the update of `parameters` weights, gradient clipping first (LAMB has its own norms)."""
@@ -372,14 +371,15 @@ class KernelTexts:
         return self.passes(rows, [cols] if self.how.software == Software.EAGER else [])
 
     def reduced_gradients(self, rows: int, cols: int) -> list[str]:
-        """Kernels before a reduce-scatter of rows x cols gradients in fp32 (ZeRO 2 and 3)."""
+        """Kernels before an exchange of rows x cols gradients in fp32 (without ZeRO 2 and 3, behind it too)."""
         sizes, cast = {"rows": rows, "cols": cols, **self._loop(cols)}, self.cast(rows, cols, DataType.FP32)
-        if self.how.software == Software.EAGER:
-            return [cast]
-        if self.how.software != Software.EAGER_2023:
+        if not self.how.casts_weights:
             return []
+        whole = kernel_of("copy", DataType.FP32, **sizes)
+        if self.how.zero < 2 or self.how.software == Software.EAGER:
+            return [whole if self.how.zero < 2 else cast]
         casts = [cast] if self.how.dtype.bytes < DataType.FP32.bytes else []
-        return [kernel_of("copy", self.how.dtype, **sizes), *casts, kernel_of("copy", DataType.FP32, **sizes)]
+        return [kernel_of("copy", self.how.dtype, **sizes), *casts, whole]
 
     def route(self, tokens: int) -> list[str]:
         experts = self.model.mixture

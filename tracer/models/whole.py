@@ -170,7 +170,8 @@ def _with_gradients(model: ModelShape, how: Deployment, block: Block, groups: di
     exchange.
     """
     kind, shared = "reduce_scatter" if how.zero >= 1 else "all_reduce", how.zero >= 2
-    steps = [*_copies(model, how, "gradient_copy", *_cut(_shared_out(how, groups)))]
+    copies = _copies(model, how, "gradient_copy", *_cut(_exchanged(groups)))
+    steps = [replace(step, once=not shared) for step in copies]
     if how.micro_batches > 1 or how.software == Software.MEGATRON:
         parts, size = _cut(sum(-(-group.weights // (group.gpus if shared else 1)) for group in groups.values()))
         work = f"residual:rows={parts},cols={size},dtype={how.gradient_type}"
@@ -194,7 +195,7 @@ def _with_weights(model: ModelShape, how: Deployment, block: Block) -> Block:
         replace(step, name=step.name.replace("gradients", "next_weights"), after=(first.name,))
         for step in _exchanges("all_gather", how.dtype.bytes, groups)
     ]
-    copies = _copies(model, how, "weights_copy", *_cut(_shared_out(how, groups)))
+    copies = _copies(model, how, "weights_copy", *_cut(_exchanged(groups)))
     if block.name == "embedding":
         gathers = [replace(step, name="weights", after=()) for step in gathers]
         return replace(block, steps=(*gathers, *copies, *block.steps))
@@ -223,13 +224,13 @@ def _exchanges(kind: str, element_bytes: int, groups: dict[str, Group]) -> list[
     ]
 
 
-def _shared_out(how: Deployment, groups: dict[str, Group]) -> int:
-    """Weights that ZeRO 2 and 3 share out, of which software can copy all."""
-    return sum(group.weights for group in groups.values() if group.gpus > 1) if how.zero >= 2 else 0
+def _exchanged(groups: dict[str, Group]) -> int:
+    """Weights that several GPUs have, or share out. Software can copy all of them, or their gradients."""
+    return sum(group.weights for group in groups.values() if group.gpus > 1)
 
 
 def _copies(model: ModelShape, how: Deployment, name: str, rows: int, cols: int) -> tuple[Step, ...]:
-    """What software copies of rows x cols weights that are shared out, or of their gradients."""
+    """What software copies of rows x cols weights, or of their gradients."""
     steps = Steps(model, how)
     texts = steps.texts.gathered_weights if name == "weights_copy" else steps.texts.reduced_gradients
     steps.add(name, NORM, *(texts(rows, cols) if cols else ()))
@@ -239,18 +240,22 @@ def _copies(model: ModelShape, how: Deployment, name: str, rows: int, cols: int)
 def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     """Update of the weights of this GPU in equal parts; with ZeRO 1 and 2 the new weights are gathered."""
     weights = local_weights(model, how)
+    groups = {"new_weights": Group(weights.others, how.dp, how.tp)}
+    if weights.experts:
+        groups["new_expert_weights"] = Group(weights.experts, how.expert_copies, how.expert_gpus)
+    copied, copy_size = _cut(_exchanged(groups))
     parts, size = _cut(weights.divided(how) if how.zero else weights.total)
     steps = Steps(model, how)
     for name, work in steps.texts.optimizer(size):
         steps.add(name, OperatorClass.OPTIMIZER, work)
     found = [Block("optimizer", tuple(steps.steps), parts)]
+    if how.zero < 2:  # ZeRO 2 and 3 keep the part that the exchange has left
+        back = _copies(model, how, "gradient_copy_back", 1, copy_size)
+        found.insert(0, Block("gradients back", back, copied))
     if how.zero in (1, 2):
-        groups = {"new_weights": Group(weights.others, how.dp, how.tp)}
-        if weights.experts:
-            groups["new_expert_weights"] = Group(weights.experts, how.expert_copies, how.expert_gpus)
         found.append(Block("new weights", tuple(_exchanges("all_gather", how.dtype.bytes, groups))))
-        parts, size = _cut(_shared_out(how, groups))
-        found.append(Block("new weights copy", _copies(model, how, "weights_copy", 1, size), parts))
+    if how.zero == 2:
+        found.append(Block("new weights copy", _copies(model, how, "weights_copy", 1, copy_size), copied))
     return tuple(block for block in found if block.steps)
 
 

@@ -8,7 +8,7 @@ from tracer.data_type import DataType
 from tracer.kernels import make_kernels
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Software
-from tracer.models.memory import memory_need
+from tracer.models.memory import local_weights, memory_need
 from tracer.models.whole import make_schedule
 
 TRAIN = Deployment(phase=ModelPhase.TRAIN, sequence=128)
@@ -38,8 +38,26 @@ def test_fsdp_copies_whole_weights_and_gradients(software, zero):
         for name, kernels in found.items()
         if name not in ("gradient_sum", "gradient_cast")
     }
-    expected = FSDP.get(software, {}) if zero >= 2 else {}
+    ddp = {"gradient_copy": [(4, 4)]} if software in FSDP else {}
+    expected = FSDP.get(software, {}) if zero >= 2 else ddp
     assert moved == {name: sizes for name, sizes in expected.items() if zero == 3 or name != "weights_copy"}
+
+
+@pytest.mark.parametrize(("software", "dp", "copied"), [("eager", 8, True), ("eager", 1, False), ("fused", 8, False)])
+def test_ddp_copies_gradients_to_its_buckets_and_back(software, dp, copied):
+    """Once an iteration: before the exchanges of the last micro-batch, and all of them before the optimizer."""
+    how = replace(TRAIN, dp=dp, micro_batches=2, software=Software(software))
+    schedule = make_schedule(load_model("llama-3-8b"), how)
+    copies = [
+        (block.repeats, step) for block in schedule.backward for step in block.steps if step.name == "gradient_copy"
+    ]
+    back = [(block.repeats, step) for block in schedule.finish for step in block.steps if "copy_back" in step.name]
+    assert bool(copies) == bool(back) == copied
+    if copied:
+        assert all(step.once for _, step in copies) and schedule.finish[0].name == "gradients back"
+        for steps in (copies, back):
+            moved = [repeats * make_kernels(step.work)[0].moved_bytes[0] for repeats, step in steps]
+            assert sum(moved) == pytest.approx(4 * local_weights(load_model("llama-3-8b"), how).total, rel=1e-5)
 
 
 def test_weights_are_copied_each_time_they_are_gathered():
