@@ -96,12 +96,19 @@ NAMES = {"alltoall": "all_to_all", "point_to_point": "send_recv"}
 def measured() -> dict[Case, dict[int, float]]:
     """Case -> size in bytes -> time in us."""
     times_us: dict[Case, dict[int, float]] = {}
-    for path in REFERENCES:
-        for row in read_csv(path):
-            kind = NAMES.get(row["collective"], row["collective"])
-            case = Case(row["system"], int(row["gpus"]), kind)
-            times_us.setdefault(case, {})[int(row["bytes"])] = float(row["time_us"])
+    for (case, size), row in published().items():
+        times_us.setdefault(case, {})[size] = float(row["time_us"])
     return times_us
+
+
+@cache
+def published() -> dict[tuple[Case, int], dict[str, str]]:
+    """(case, size in bytes) -> row of its file."""
+    rows = {}
+    for row in (row for path in REFERENCES for row in read_csv(path)):
+        case = Case(row["system"], int(row["gpus"]), NAMES.get(row["collective"], row["collective"]))
+        rows[case, int(row["bytes"])] = row
+    return rows
 
 
 def question(case: Case, data_bytes: int, overrides: Sequence[str] = ()) -> Collective:

@@ -11,6 +11,7 @@ from sim.host.gpu import Progress
 from sim.host.state import SavePoints
 from sim.run.result import RunResult
 from sim.run.run import Run
+from validation.claims.claim import Claim
 
 Results = Mapping[str, RunResult]
 """Key of a run -> its result."""
@@ -41,6 +42,10 @@ class Experiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def answers(self, results: Results) -> dict[str, float]:
         """Name -> number. The names contain the units."""
         raise TypeError(f"{type(self).__name__} has no answers")
+
+    def claims(self, name: str) -> list[Claim]:
+        """Rows of a file of references, as claims beside those of `validation/claims`. name: of the experiment."""
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)

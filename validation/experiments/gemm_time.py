@@ -1,7 +1,19 @@
 """Experiment: time of the library's GEMMs on measured machines. `validation.against.gemm_library` has the rows."""
 
 from sim.run.run import KernelRun
-from validation.against.gemm_library import DATA_SETS, DataSet, kernel_us, overhead_us, predicted_us, run_of, sample
+from validation.against.gemm_library import (
+    DATA_SETS,
+    LARGE_M,
+    OVERHEAD,
+    DataSet,
+    Row,
+    kernel_us,
+    overhead_us,
+    predicted_us,
+    run_of,
+    sample,
+)
+from validation.claims.claim import Claim
 from validation.experiments.experiment import Experiment, Results
 
 
@@ -23,6 +35,31 @@ class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
         for data in self._data:
             kernels_us = {row: kernel_us(results[run_of(row).key]) for row in sample(data)}
             ours = predicted_us(data, kernels_us)
-            answers |= {f"{data.name}/{row.m}x{row.n}x{row.k}/us": time_us for row, time_us in ours.items()}
+            answers |= {f"{_case(row)}/us": time_us for row, time_us in ours.items()}
             answers[f"{data.name}/overhead_us"] = overhead_us(data, kernels_us)
         return answers
+
+    def claims(self, name: str) -> list[Claim]:
+        """The measured rows."""
+        return [_claim(row, name) for data in self._data for row in sample(data)]
+
+
+def _claim(row: Row, experiment: str) -> Claim:
+    """A measured row. Rows that determine an overhead, and those of a data set apart, are in no mean."""
+    group = "gemm-time-large" if row.m >= LARGE_M else "gemm-time-small"
+    return Claim(
+        id=f"gemm-time-{_case(row).replace('/', '-')}",
+        source=row.source,
+        quantity=f"time of a GEMM {row.m} x {row.n} x {row.k} ({row.dtype}) on {row.data.gpu}",
+        published=row.time_us,
+        unit="us",
+        read=f"column time_us of references/{row.data.file}",
+        kind="calibration" if row.kind == OVERHEAD else "prediction",
+        experiment=experiment,
+        answer=f"{_case(row)}/us",
+        group="" if row.kind == OVERHEAD or row.data.apart else group,
+    )
+
+
+def _case(row: Row) -> str:
+    return f"{row.data.name}/{row.m}x{row.n}x{row.k}"

@@ -6,8 +6,9 @@ The modules of `validation.against` do the simulations.
 from sim.presets import load_preset
 from sim.run.run import Run
 from sim.scenario.collective import Collective, result_of
-from traces.units import NS_PER_US
+from traces.units import NS_PER_US, bytes_text
 from validation.against import collectives, gemm_mi300x, microbenchmarks
+from validation.claims.claim import Claim
 from validation.experiments.experiment import Experiment, MeasuredRun, Results, figures_of
 
 
@@ -84,3 +85,30 @@ class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_
             found = result_of(asked, runs, {size: results[run.key] for size, run in runs.items()})
             answers[f"{name}/us"] = found.time_ns / NS_PER_US
         return answers
+
+    def claims(self, name: str) -> list[Claim]:
+        """The measured points."""
+        return [
+            _claim(case, size, time_us, name)
+            for case, times in collectives.measured().items()
+            if case.system == self.system
+            for size, time_us in times.items()
+        ]
+
+
+def _claim(case: collectives.Case, data_bytes: int, time_us: float, experiment: str) -> Claim:
+    """A measured point of a collective. Curves that calibrate are in no mean."""
+    group = experiment.replace("collectives", "collective").replace("_", "-")
+    small = "" if data_bytes >= collectives.LARGE_BYTES else "-small"
+    return Claim(
+        id=f"{group}-{case.kind.replace('_', '-')}-{case.gpus}-{data_bytes}",
+        source=collectives.published()[case, data_bytes]["source"],
+        quantity=f"time of {case.kind} of {bytes_text(data_bytes)} on {case.gpus} {case.system}",
+        published=time_us,
+        unit="us",
+        read="column time_us",
+        kind="calibration" if case.calibrates else "prediction",
+        experiment=experiment,
+        answer=f"{case.kind}/{case.gpus}/{data_bytes}/us",
+        group="" if case.calibrates else f"{group}{small}",
+    )

@@ -1,8 +1,24 @@
 """Experiment: time of memory-bound operators and fused attention. `validation.against.operator_time` has the rows."""
 
+from typing import Any
+
 from sim.run.run import KernelRun
-from validation.against.operator_time import Row, measured, outcome, overheads_us, predicted_us, run_of
+from validation.against.operator_time import (
+    ATTENTION,
+    CALIBRATION,
+    GOALS,
+    Row,
+    measured,
+    outcome,
+    overheads_us,
+    predicted_us,
+    run_of,
+)
+from validation.claims.claim import Claim
 from validation.experiments.experiment import Experiment, Results
+
+GROUPS = {"memory": "operators-time", ATTENTION: "attention-time"}
+"""Goal -> group of claims."""
 
 
 class OperatorTime(Experiment, tag="operator_time", frozen=True, kw_only=True):
@@ -22,3 +38,27 @@ class OperatorTime(Experiment, tag="operator_time", frozen=True, kw_only=True):
         outcomes = [outcome(row, results[run_of(row).key]) for row in self._rows]
         answers = {f"{case}/us": time_us for case, time_us in predicted_us(outcomes).items()}
         return answers | {f"{stack}/overhead_us": value for stack, value in overheads_us(outcomes).items()}
+
+    def claims(self, name: str) -> list[Claim]:
+        """The measured rows."""
+        return [_claim(row, name) for row in self._rows]
+
+
+def _claim(row: Row, experiment: str) -> Claim:
+    """A measured row; those that do not count are shown only."""
+    judged: dict[str, Any] = {"note": "calibration or short: shown only"}
+    if row.counts:
+        tolerance = round(100 * GOALS[row.group][0])
+        judged = {"tolerance": tolerance, "mode": "relative", "group": GROUPS[row.group]}
+    return Claim(
+        id=f"operator-time-{row.case.replace('/', '-').replace('_', '-')}",
+        source=row.source,
+        quantity=f"time of {row.case} on {row.preset}",
+        published=row.time_us,
+        unit="us",
+        read="column time_us of references/operator_time.csv",
+        kind="calibration" if row.kind == CALIBRATION else "prediction",
+        experiment=experiment,
+        answer=f"{row.case}/us",
+        **judged,
+    )

@@ -59,7 +59,7 @@ def answer_claims(
         UserError: an unknown experiment, or a claim without an answer.
     """
     experiments = load_experiments() if experiments is None else experiments
-    claims = load_claims() if claims is None else claims
+    claims = all_claims(experiments) if claims is None else claims
     check_names(claims, experiments, only)
     runs = {name: each.runs() for name, each in experiments.items()}
     chosen = [name for name, each in experiments.items() if (name in only if only else _unnamed(each, full))]
@@ -78,6 +78,11 @@ def answer_claims(
     check_answers(claims, findings)
     findings.rows = compare(claims, findings.answers, list(findings.failed))
     return findings
+
+
+def all_claims(experiments: Mapping[str, Experiment]) -> list[Claim]:
+    """Those of `validation/claims`, then those of the references of experiments."""
+    return [*load_claims(), *(claim for name, each in experiments.items() for claim in each.claims(name))]
 
 
 def check_names(claims: Sequence[Claim], experiments: Mapping[str, Experiment], only: Sequence[str]) -> None:

@@ -14,8 +14,9 @@ from validation.against.collectives import (
     question,
     rows_of,
 )
-from validation.claims.claim import load_claims
 from validation.csv_file import read_csv
+from validation.experiments.load import load_experiments
+from validation.experiments.machines import MachineCollectives
 
 MOVED = 0.0094
 """Largest change of a row by address hashes that came after the page (its notes)."""
@@ -54,8 +55,16 @@ def test_every_measured_row_is_in_the_table_and_a_claim():
     assert len(expected) > 250 and set(POINTS) <= expected
     missing = f"{len(expected) - len(POINTS)} measured rows are missing"
     assert (missing in TABLE.read_text(encoding="utf-8")) == (len(POINTS) < len(expected))
-    answers = [claim.answer for claim in load_claims() if claim.experiment.startswith("collectives_")]
-    assert sorted(answers) == sorted(f"{case.kind}/{case.gpus}/{size}/us" for case, size in expected)
+    experiments = {name: one for name, one in load_experiments().items() if isinstance(one, MachineCollectives)}
+    claims = [claim for name, one in experiments.items() for claim in one.claims(name)]
+    found = {(experiments[claim.experiment].system, claim.answer): claim for claim in claims}
+    assert len(found) == len(claims) == len(expected)
+    for case, size in expected:
+        claim = found[case.system, f"{case.kind}/{case.gpus}/{size}/us"]
+        assert claim.published == measured()[case][size] and (claim.kind == "calibration") == case.calibrates
+        assert bool(claim.group) != case.calibrates and claim.group.endswith("small") == (
+            bool(claim.group) and size < LARGE_BYTES
+        )
 
 
 def test_only_few_gpus_calibrate_where_there_are_more():

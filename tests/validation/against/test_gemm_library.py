@@ -20,7 +20,8 @@ from validation.against.gemm_library import (
     source_of,
     sum_us,
 )
-from validation.claims.claim import load_claims
+from validation.experiments.gemm_time import GemmTime
+from validation.experiments.load import load_experiments
 
 ROWS = [row for data in DATA_SETS for row in sample(data)]
 PREDICTIONS = [row for row in ROWS if row.kind == PREDICTION]
@@ -79,10 +80,13 @@ def test_the_table_has_every_row_and_judges_both_classes():
 
 
 def test_claims_are_the_rows():
-    claims = {claim.answer: claim for claim in load_claims() if claim.experiment.startswith("gemm_time_")}
+    experiments = {name: one for name, one in load_experiments().items() if isinstance(one, GemmTime)}
+    claims = {claim.id: claim for name, one in experiments.items() for claim in one.claims(name)}
     for row in ROWS:
-        claim = claims.pop(f"{row.data.name}/{row.m}x{row.n}x{row.k}/us")
+        claim = claims.pop(f"gemm-time-{row.data.name}-{row.m}x{row.n}x{row.k}")
         assert claim.published == row.time_us and (claim.kind == "prediction") == (row.kind == PREDICTION)
+        assert experiments[claim.experiment].preset == row.data.preset and claim.source == row.source
+        assert bool(claim.group) == (row.kind == PREDICTION and not row.data.apart)
     assert not claims
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from validation.against import operator_predictions, operator_time
 from validation.against.operator_time import CALIBRATION, Outcome, Row, kernels_of, measured, overheads_us, predicted_us
-from validation.claims.claim import load_claims
 from validation.csv_file import read_csv
+from validation.experiments.load import load_experiments
+from validation.experiments.operator_time import OperatorTime
 
 LONG = Row("a/1", "v100", "a", "adam", "adam:parameters=8", "empty", 100.0, "prediction", "somewhere")
 BASE = LONG._replace(case="a/0", time_us=12.0, kind=CALIBRATION)
@@ -47,11 +48,12 @@ def test_the_table_has_every_row_and_the_means():
 
 
 def test_claims_are_the_rows():
-    claims = {claim.answer: claim for claim in load_claims() if claim.experiment.startswith("operator_time")}
+    experiments = {name: one for name, one in load_experiments().items() if isinstance(one, OperatorTime)}
+    claims = {claim.answer: claim for name, one in experiments.items() for claim in one.claims(name)}
     for row in measured():
         claim = claims.pop(f"{row.case}/us")
         assert claim.published == row.time_us and claim.kind == row.kind
-        assert (claim.tolerance is not None) == row.counts
+        assert (claim.tolerance is not None) == row.counts and experiments[claim.experiment].preset == row.preset
     assert not claims
 
 

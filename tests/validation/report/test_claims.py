@@ -10,7 +10,7 @@ from validation.claims.claim import OVER_CLAIMS, Claim, load_claims
 from validation.csv_file import read_csv
 from validation.experiments.load import load_experiments
 from validation.experiments.sublayers import Sublayers
-from validation.report.answers import Findings, _unnamed, check_answers, check_names
+from validation.report.answers import Findings, _unnamed, all_claims, check_answers, check_names
 from validation.report.compare import (
     BASELINE,
     FAILED,
@@ -25,7 +25,7 @@ from validation.report.compare import (
     worse,
 )
 
-CLAIMS = load_claims()
+CLAIMS = all_claims(load_experiments())
 REFERENCES = ROOT / "validation" / "references"
 
 

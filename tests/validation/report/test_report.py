@@ -306,10 +306,10 @@ def test_the_classes_of_a_layers_kernels():
     kinds = {step.name: layer_kind(step, step.work) for block, step in scenario.steps() if block.name in LAYER}
     sums = {name.removeprefix("again_") for name, kind in kinds.items() if kind == NORMALISATION}
     assert {name for name in sums if "bias_back" not in name} == {
-        *("attention_norm", "attention_residual_norm_2", "softmax", "attention_dropout"),
+        *("attention_norm_0", "attention_residual_norm_2", "softmax", "attention_dropout"),
         *("attention_dropout_back", "softmax_back_product", "softmax_back"),
-        *("attention_norm_back", "attention_residual_norm_back_0"),
-        *("attention_residual_norm_back_2", "mlp_residual_back_1", "mlp_activation_back_1"),
+        *("attention_norm_back_1", "attention_residual_norm_back_1"),
+        *("attention_residual_norm_back_4", "mlp_residual_back_2", "mlp_activation_back_1"),
     }
     products = {name for name, kind in kinds.items() if kind == CONTRACTION}
     assert len(products) == 2 * 8 + 16  # eight GEMMs, twice as many for the gradients
