@@ -371,7 +371,7 @@ class KernelTexts:
         return self.passes(rows, [cols] if self.how.software == Software.EAGER else [])
 
     def reduced_gradients(self, rows: int, cols: int) -> list[str]:
-        """Kernels before an exchange of rows x cols gradients in fp32 (without ZeRO 2 and 3, behind it too)."""
+        """Kernels before an exchange of rows x cols gradients in fp32 (without ZeRO, behind it too)."""
         sizes, cast = {"rows": rows, "cols": cols, **self._loop(cols)}, self.cast(rows, cols, DataType.FP32)
         if not self.how.casts_weights:
             return []

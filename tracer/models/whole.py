@@ -249,7 +249,7 @@ def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     for name, work in steps.texts.optimizer(size):
         steps.add(name, OperatorClass.OPTIMIZER, work)
     found = [Block("optimizer", tuple(steps.steps), parts)]
-    if how.zero < 2:  # ZeRO 2 and 3 keep the part that the exchange has left
+    if how.zero == 0:  # ZeRO keeps the part that the exchange has left
         back = _copies(model, how, "gradient_copy_back", 1, copy_size)
         found.insert(0, Block("gradients back", back, copied))
     if how.zero in (1, 2):

@@ -274,3 +274,12 @@ def test_a_gemm_of_fp8_is_in_a_pair_if_its_output_has_the_type_of_the_exchange(t
     if gemm:
         (pair,) = overlapped(_result(scenario, store))
         assert pair.simulated_ns[T3] < pair.simulated_ns[LIBRARY]
+
+
+@pytest.mark.parametrize(("gpu", "family"), [("NVIDIA B200", "sm100"), ("NVIDIA H100 80GB HBM3", "sm90")])
+def test_a_gemm_has_the_kernel_of_the_gpu_that_ran_it(tmp_path, gpu, family):
+    name = "nvjet_tst_64x64_64x8_2x1_v_bz_TNT"
+    events = [operator(1, "aten::mm", [[512, 256], [256, 512]]), kernel(1, 0.0, 9.0, name, block=[256, 1, 1])]
+    profile = read_profile(write_profile(tmp_path / "p.json", events, gpu=gpu))
+    (work,) = (step.work for _, step in ProfileScenario(load_preset("b200"), profile).steps())
+    assert f",family={family},tile=64x64x64,warps=1x4,cluster=1x2,pipeline_depth=8" in work

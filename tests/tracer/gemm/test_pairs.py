@@ -7,6 +7,7 @@ import pytest
 from sim.gemm_facts import gpu_facts
 from sim.presets import load_preset
 from tracer.gemm.architecture import GemmLibrary, architecture
+from tracer.gemm.expected import expected_s
 from tracer.gemm.kernel import Copy, GemmKernel, fragment_bytes, kernel_fields, registers_per_thread, shared_bytes
 from tracer.gemm.library import choose_kernel
 from tracer.gemm.plan import PC_STEP, Site
@@ -61,6 +62,16 @@ def test_warps_release_a_stage_to_those_that_loaded_it_for_them(cluster, pair, s
 def test_a_kernel_without_a_pair_is_described_as_before():
     assert not {"pair_m", "pair_n"} & kernel_fields(SINGLE).keys()
     assert kernel_fields(PAIR)["pair_m"] == 2 and "pair_n" not in kernel_fields(PAIR)
+
+
+def test_the_port_of_a_cu_decides_for_pairs():
+    """64 bytes a clock: a step of 128 x 256 needs 768 clocks for its operands, in a pair 512; its products take 542."""
+    assert B200.port_bytes_per_clk == pytest.approx(64)
+    problem = GemmProblem(4096, 4096, 4096, b_layout=Layout.COLUMN)
+    kernels = [choose_kernel(problem, gpu) for gpu in (B200, B200._replace(port_bytes_per_clk=16))]
+    assert [kernel.pair_m for kernel in kernels] == [2, 2]
+    single, pair = (expected_s(problem, kernel, B200, 1, more_clk=0) for kernel in (SINGLE, PAIR))
+    assert single / pair == pytest.approx(768 / 592, rel=0.03)  # a pair is bound by its share of L2
 
 
 def test_a_text_names_a_pair():

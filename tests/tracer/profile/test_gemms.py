@@ -51,6 +51,36 @@ def test_a_name_says_tile_and_stages(tmp_path, name, threads, fields):
 
 
 @pytest.mark.parametrize(
+    ("name", "gpu", "family", "fields"),
+    [
+        (
+            "nvjet_tst_64x16_64x16_2x4_2cta_h_bz_bias_TNT",
+            "NVIDIA B200",
+            "sm100",
+            "16x64x64,warps=1x4,cluster=4x2,pair=1x2",
+        ),
+        (
+            "nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT",
+            "NVIDIA GB300",
+            "sm100",
+            "64x64x64,warps=1x4,cluster=1x2,pair=1x2",
+        ),
+        ("nvjet_tst_128x64_64x8_1x2_2cta_v_bz_TNT", "NVIDIA B200", "sm100", "64x128x64,warps=1x4,cluster=2x1,pair=2x1"),
+        ("nvjet_tst_192x8_64x8_4x1_v_bz_TNT", "NVIDIA B200", "sm100", "8x192x64,warps=1x4,cluster=1x4"),
+        ("nvjet_tst_192x8_64x8_4x1_v_bz_TNT", "NVIDIA H100 80GB HBM3", "sm90", "8x192x64,warps=1x4,cluster=1x4"),
+        ("nvjet_tst_192x8_64x8_4x1_v_bz_TNT", "", "sm90", "8x192x64,warps=1x4,cluster=1x4"),
+    ],
+)
+def test_kernels_of_blackwell_have_its_family_and_pairs(tmp_path, name, gpu, family, fields):
+    """256 threads: four warps multiply, the others copy. The pair lies where the cluster has an even number."""
+    events = [operator(1, "aten::mm", [[64, 32], [32, 16]]), kernel(1, 0.0, 1.0, name, block=[256, 1, 1])]
+    call = read_profile(write_profile(tmp_path / "p.json", events)).calls[0]
+    found = kernel_fields(call, gpu)
+    assert found == f",family={family},tile={fields},pipeline_depth=8"
+    assert make_kernel(f"gemm:m=1024,n=1536,k=512,dtype=bf16{found}")
+
+
+@pytest.mark.parametrize(
     ("name", "threads"),
     [
         ("gemv2T_kernel_val<int, int, bf16>", 128),

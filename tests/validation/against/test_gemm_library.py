@@ -16,6 +16,7 @@ from validation.against.gemm_library import (
     measured,
     overhead_us,
     predicted_us,
+    run_of,
     sample,
     source_of,
     sum_us,
@@ -50,6 +51,17 @@ def test_the_kernel_of_a_row_is_the_choice_of_the_library():
     row = sample(DATA_SETS[0])[-1]
     gpu = gemm_library.gpu_facts(machine(row.data).machine)
     assert source_of(row).kernel == choose_kernel(source_of(row).problem, gpu)
+
+
+def test_a_row_begins_with_its_l2():
+    """Warm: the kernel runs twice, and the second run counts."""
+    rows = {row.l2: row for row in ROWS if row.data.name.startswith("b200-")}
+    assert {*rows} == {"empty", "dirty", "warm"}
+    assert {l2: len(list(run_of(row).source.commands())) for l2, row in rows.items()} == {
+        "empty": 1,
+        "dirty": 2,
+        "warm": 2,
+    }
 
 
 def test_the_overhead_is_counted_for_every_kernel(monkeypatch):
