@@ -199,7 +199,8 @@ def _layer_activation_bytes(model: ModelShape, how: Deployment, dense: bool) -> 
     scores = 0
     if not how.flash and how.recompute == Recompute.NONE:
         elements = how.micro_batch * model.heads // how.tp * how.sequence**2
-        scores = elements * (2 * element + 1 if how.dropout else element)
+        kept = 2 * element if how.dropout else element  # of softmax and dropout; in fp32 that of softmax, and its cast
+        scores = elements * ((how.stream_type.bytes + element if how.autocasts else kept) + how.dropout)
     return outside + inside + scores
 
 

@@ -14,8 +14,8 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     gradient of bias  a sum over the tokens                      the same                        in the GEMM
     loss              logarithm of softmax, then the choice;     fused (assumed)                 fused
                       in fp32, from casts ****
-    without FSDP      casts of weights; norms, residuals and     none                            none
-                      embedding in fp32, with casts ****
+    without FSDP      casts of weights; embedding, norms,        none                            none
+                      softmax and residuals in fp32, casts ****
     ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
     else              copies of gradients to buckets and back ** none (assumed)                  none
     gradients         fp32                                       as computed: fp16, else fp32    fp32 (assumed)
@@ -31,7 +31,7 @@ first FSDP joins the gradients of its flat weights, casts them to fp32 and divid
 *** torch.optim.AdamW on a GPU, if nothing is asked for (`foreach`; torch/optim/adamw.py, `_multi_tensor_adamw`).
 eager-2019: one kernel, which writes a copy of the weights in 16 bits (assumed), as those of Megatron-LM and fused
 software do.
-**** autocast: matrix products in 16 bits, norms and the loss in fp32 (aten/src/ATen/autocast_mode.h), so that what
+**** autocast: products in 16 bits; norms, softmax and the loss in fp32 (aten/src/ATen/autocast_mode.h), so that what
 layers hand on stays in fp32, as the embedding is. Casts of weights are kept for the backward pass; a norm's output is
 cast once, also for several products. A residual reads both branches in fp32. eager-2019: none of these (assumed).
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
@@ -47,7 +47,7 @@ from math import gcd
 from typing import Any
 
 from tracer.data_type import DataType
-from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Software
+from tracer.models.deployment import Deployment, ModelPhase, Software
 from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
 
@@ -70,6 +70,18 @@ def kernel_of(name: str, dtype: DataType, **fields: object) -> str:
     given = {field: value for field, value in fields.items() if value is not False}
     values = ",".join(f"{field}={str(value).lower()}" for field, value in given.items())
     return f"{name}:{values},dtype={dtype}"
+
+
+def loop_of(how: Deployment, cols: int) -> dict[str, Any]:
+    """Fields of a loop over elements in rows of `cols`."""
+    loop = LOOPS.get(how.software, {})
+    return loop | {"vector": gcd(loop["vector"], cols)} if "vector" in loop else loop
+
+
+def cast_of(how: Deployment, rows: int, cols: int, out: DataType) -> str:
+    """A copy of rows x cols elements in another type: from fp32 to that of the model, or back."""
+    source = how.dtype if out == DataType.FP32 else DataType.FP32
+    return kernel_of("copy", source, rows=rows, cols=cols, **loop_of(how, cols), out=out)
 
 
 class KernelTexts:
@@ -96,13 +108,8 @@ class KernelTexts:
     def _text(self, name: str, dtype: DataType | None = None, /, **fields: object) -> str:
         """dtype: None = that of the model."""
         if name in ELEMENT_WISE and not (name == "bias" and fields.get("backward")):
-            fields |= self._loop(int(str(fields["cols"])))
+            fields |= loop_of(self.how, int(str(fields["cols"])))
         return kernel_of(name, dtype or self.how.dtype, **fields)
-
-    def _loop(self, cols: int) -> dict[str, Any]:
-        """Fields of a loop over elements in rows of `cols`."""
-        loop = LOOPS.get(self.how.software, {})
-        return loop | {"vector": gcd(loop["vector"], cols)} if "vector" in loop else loop
 
     def matrix(self, m: int, n: int, k: int, batch: int = 1) -> str:
         return self._text("gemm", m=m, n=n, k=k, batch=False if batch == 1 else batch)
@@ -121,7 +128,13 @@ class KernelTexts:
 
     def softmax(self, rows: int, backward: bool = False) -> str:
         """Of the scores; eager as PyTorch does it."""
-        return self._text("softmax", rows=rows, cols=self.keys, backward=backward, library=self._library)
+        sizes = {"rows": rows, "cols": self.keys}
+        return self._text("softmax", self.how.stream_type, **sizes, backward=backward, library=self._library)
+
+    def _scores_cast(self, name: str, out: DataType) -> list[tuple[str, OperatorClass, str]]:
+        """autocast: softmax and the dropout of its output are in fp32."""
+        text = cast_of(self.how, self.products * self.queries, self.keys, out)
+        return [(name, ATTENTION, text)] if self.how.autocasts else []
 
     @property
     def _library(self) -> str | bool:
@@ -159,7 +172,7 @@ class KernelTexts:
 
     def _stream_cast(self, out: DataType) -> list[str]:
         """The cast of activations between layers to the type of matrix products, or of gradients back (autocast)."""
-        return [self.cast(self.how.rows, self.model.hidden, out)] if self.how.autocasts else []
+        return [cast_of(self.how, self.how.rows, self.model.hidden, out)] if self.how.autocasts else []
 
     def rank_norm(self, projection: str, backward: bool = False) -> list[str]:
         """The norm of the latent rank that a projection has made, if any (DeepSeek-V3, inference/model.py: `q_norm` and
@@ -256,9 +269,11 @@ class KernelTexts:
             steps = [(f"heads_copy_{number}", NORM, text) for number, text in enumerate(copies)] + steps
             scale, mask = self.passes(rows, [self.keys] * 2)
             steps += [("scale", ATTENTION, scale), ("mask", ATTENTION, mask)]
-        steps.append(("softmax", ATTENTION, self.softmax(rows)))
+        steps += [*self._scores_cast("scores_cast", DataType.FP32), ("softmax", ATTENTION, self.softmax(rows))]
         if self.how.dropout:
-            steps.append(("attention_dropout", ATTENTION, self._text("dropout", rows=rows, cols=self.keys)))
+            text = self._text("dropout", self.how.stream_type, rows=rows, cols=self.keys)
+            steps.append(("attention_dropout", ATTENTION, text))
+        steps += self._scores_cast("softmax_cast", self.how.dtype)
         steps.append(("values", ATTENTION, self.matrix(self.queries, self.value_dim, self.keys, batch)))
         return [*steps, *([] if self.fused else self._context_copy("context_copy"))]
 
@@ -291,13 +306,16 @@ class KernelTexts:
             *(self._context_copy("context_copy_back") if self.eager else []),
             ("values_scores", ATTENTION, self.matrix(q, s, self.value_dim, batch)),
             ("values_value", ATTENTION, self.matrix(s, self.value_dim, q, batch)),
+            *self._scores_cast("softmax_cast_back", DataType.FP32),
         ]
         if self.how.dropout:
-            text = self._text("dropout", rows=rows, cols=s, backward=True)
+            text = self._text("dropout", self.how.stream_type, rows=rows, cols=s, backward=True)
             steps.append(("attention_dropout_back", ATTENTION, text))
         if self.eager:  # `grad * output` of softmax_backward_cuda (PyTorch, SoftMax.cu)
-            steps.append(("softmax_back_product", ATTENTION, self._text("residual", rows=rows, cols=s)))
+            product = self._text("residual", self.how.stream_type, rows=rows, cols=s)
+            steps.append(("softmax_back_product", ATTENTION, product))
         steps.append(("softmax_back", ATTENTION, self.softmax(rows, backward=True)))
+        steps += self._scores_cast("scores_cast_back", self.how.dtype)
         steps += [("scale_back", ATTENTION, text) for text in self.passes(rows, [s] if self.eager else [])]
         steps += [
             ("scores_query", ATTENTION, self.matrix(q, d, s, batch)),
@@ -345,41 +363,8 @@ class KernelTexts:
         if not self.how.casts_weights or self.how.dtype.bytes == DataType.FP32.bytes:
             return [self._text("cross_entropy", **fields)]
         loss = kernel_of("cross_entropy", DataType.FP32, **fields)
-        cast = self.cast(rows, vocab, self.how.dtype if backward else DataType.FP32)
+        cast = cast_of(self.how, rows, vocab, self.how.dtype if backward else DataType.FP32)
         return [loss, cast] if backward else [cast, loss]
-
-    def optimizer(self, parameters: int) -> list[tuple[str, str]]:
-        """(name, kernel) of the update of `parameters` weights, gradient clipping first (LAMB has its own norms)."""
-        gradient, scaled = self.how.gradient_type, self.how.gradient_type == DataType.FP16
-        mixed = self.how.dtype.bytes < DataType.FP32.bytes and not self.how.casts_weights and not scaled
-        update = kernel_of(self.how.optimizer, gradient, parameters=parameters, out=mixed and self.how.dtype)
-        if self.how.optimizer == Optimizer.LAMB:
-            return [("lamb", update)]
-        if self.how.casts_weights:
-            update += ",fused=false"
-        if scaled:
-            return [("adam", f"{update},scaled=true")]
-        return [("gradient_clip", f"gradient_clip:parameters={parameters}"), ("adam", update)]
-
-    def cast(self, rows: int, cols: int, out: DataType) -> str:
-        """A copy of rows x cols elements in another type: from fp32 to that of the model, or back."""
-        source = self.how.dtype if out == DataType.FP32 else DataType.FP32
-        return kernel_of("copy", source, rows=rows, cols=cols, **self._loop(cols), out=out)
-
-    def gathered_weights(self, rows: int, cols: int) -> list[str]:
-        """Kernels behind a gather of rows x cols weights (ZeRO 2 and 3)."""
-        return self.passes(rows, [cols] if self.how.software == Software.EAGER else [])
-
-    def reduced_gradients(self, rows: int, cols: int) -> list[str]:
-        """Kernels before an exchange of rows x cols gradients in fp32 (without ZeRO, behind it too)."""
-        sizes, cast = {"rows": rows, "cols": cols, **self._loop(cols)}, self.cast(rows, cols, DataType.FP32)
-        if not self.how.casts_weights:
-            return []
-        whole = kernel_of("copy", DataType.FP32, **sizes)
-        if self.how.zero < 2 or self.how.software == Software.EAGER:
-            return [whole if self.how.zero < 2 else cast]
-        casts = [cast] if self.how.dtype.bytes < DataType.FP32.bytes else []
-        return [kernel_of("copy", self.how.dtype, **sizes), *casts, whole]
 
     def route(self, tokens: int) -> list[str]:
         experts = self.model.mixture

@@ -14,7 +14,8 @@ from tracer.models.layer import Steps, backward_steps, forward_steps
 from tracer.models.memory import head_weights, layer_weights, local_weights, outer_weights
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
-from tracer.models.texts import KernelTexts
+from tracer.models.texts import KernelTexts, cast_of
+from tracer.models.weight_texts import gathered_weights, optimizer_texts, reduced_gradients
 
 COMMUNICATION, NORM = OperatorClass.COMMUNICATION, OperatorClass.NORM
 PART, ALIGNED = 1 << 28, 1024
@@ -211,7 +212,7 @@ def _with_casts(model: ModelShape, how: Deployment, block: Block, back: bool = F
     steps = Steps(model, how)
     size = _cut(sum(group.weights for group in _gradients(model, how, block).values()))
     name, out = ("gradient_cast", DataType.FP32) if back else ("weights_cast", how.dtype)
-    steps.add(name, NORM, steps.texts.cast(*size, out))
+    steps.add(name, NORM, cast_of(how, *size, out))
     return replace(block, steps=(*block.steps, *steps.steps) if back else (*steps.steps, *block.steps))
 
 
@@ -232,8 +233,8 @@ def _exchanged(groups: dict[str, Group]) -> int:
 def _copies(model: ModelShape, how: Deployment, name: str, rows: int, cols: int) -> tuple[Step, ...]:
     """What software copies of rows x cols weights, or of their gradients."""
     steps = Steps(model, how)
-    texts = steps.texts.gathered_weights if name == "weights_copy" else steps.texts.reduced_gradients
-    steps.add(name, NORM, *(texts(rows, cols) if cols else ()))
+    texts = gathered_weights if name == "weights_copy" else reduced_gradients
+    steps.add(name, NORM, *(texts(how, rows, cols) if cols else ()))
     return tuple(steps.steps)
 
 
@@ -246,7 +247,7 @@ def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     copied, copy_size = _cut(_exchanged(groups))
     parts, size = _cut(weights.divided(how) if how.zero else weights.total)
     steps = Steps(model, how)
-    for name, work in steps.texts.optimizer(size):
+    for name, work in optimizer_texts(how, size):
         steps.add(name, OperatorClass.OPTIMIZER, work)
     found = [Block("optimizer", tuple(steps.steps), parts)]
     if how.zero == 0:  # ZeRO keeps the part that the exchange has left

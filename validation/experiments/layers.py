@@ -21,7 +21,7 @@ from tracer.models.deployment import Deployment, ModelPhase, Software
 from tracer.models.layer import backward_steps, forward_steps
 from tracer.models.schedule import Lane, OperatorClass, Step
 from tracer.models.shape import ModelShape
-from tracer.models.texts import KernelTexts
+from tracer.models.weight_texts import optimizer_texts
 from tracer.workloads import MODELS, Model
 from traces.units import PS_PER_US
 from validation.experiments.experiment import Experiment, Results
@@ -62,7 +62,7 @@ class Layer:
             if step.lane == Lane.COMPUTE and step.name not in self._reduced_steps
         ]
         weights = (self.shape.attention_weights + self.shape.mlp_weights(self.shape.intermediate)) // self.how.tp
-        texts = KernelTexts(self.shape, self.how).optimizer(weights) if self.how.train else []
+        texts = optimizer_texts(self.how, weights) if self.how.train else []
         return found + [(OperatorClass.OPTIMIZER, text) for _, text in texts]
 
     @property

@@ -159,6 +159,36 @@ def test_what_layers_hand_on_is_in_fp32_with_autocast(dp):
     assert layers[1] - layers[0] == 128 * model.hidden * (36 if dp == 1 else 32)  # inputs of two norms
 
 
+@pytest.mark.parametrize("software", [Software.EAGER, Software.EAGER_2019])
+@pytest.mark.parametrize("dropout", [True, False])
+def test_softmax_and_its_dropout_are_in_fp32_with_autocast(software, dropout):
+    """Of separate scores, which are cast before and behind it; GPT-22B keeps them and their casts for the backward
+    pass (two tensors of 16 bits with a dropout, one without, if nothing is cast), and a mask."""
+    autocast, model = software == Software.EAGER, load_model("gpt-22b")
+    how = replace(TRAIN, software=software, flash=False, dropout=dropout, dtype=DataType.FP16)
+    found = {
+        step.name: _types(step.work)
+        for block in make_schedule(model, how).blocks()
+        for step in block.steps
+        if block.name in ("layer", "backward") and ("softmax" in step.name or "attention_dr" in step.name or
+                                                    "scores_cast" in step.name)
+    }  # fmt: skip
+    wide = ["fp32"] if autocast else ["fp16"]
+    casts = {
+        "scores_cast": ["fp16", "fp32"], "softmax_cast": ["fp32", "fp16"],
+        "softmax_cast_back": ["fp16", "fp32"], "scores_cast_back": ["fp32", "fp16"],
+    }  # fmt: skip
+    dropouts = {"attention_dropout": wide, "attention_dropout_back": wide} if dropout else {}
+    softmax = {"softmax": wide, "softmax_back_product": wide, "softmax_back": wide}
+    assert found == softmax | dropouts | (casts if autocast else {})
+    flash, apart = (
+        [memory_need(model.with_layers(n), replace(how, flash=fused)).activations for n in (1, 2)]
+        for fused in (True, False)
+    )
+    each = 4 + 2 if autocast else 2 * 2 if dropout else 2
+    assert (apart[1] - apart[0]) - (flash[1] - flash[0]) == 64 * 128 * 128 * (each + dropout)
+
+
 def test_experts_are_cast_too():
     found = copies(replace(TRAIN, software=Software.EAGER), "expert layer", "mixtral-8x7b")
     (cast,) = found["weights_cast"]
