@@ -61,6 +61,28 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
         return max(found, 0.0) if self.relation == "at_most" else found
 
 
+def measured_time(
+    case: str, quantity: str, time_us: float, source: str, calibrates: bool, experiment: str, **judged: Any
+) -> Claim:
+    """The claim that a row of a file of references is: a measured time.
+
+    Args:
+        case: `<what>/<case>`; the experiment answers `<case>/us`. judged: tolerance, mode, group and note.
+    """
+    return Claim(
+        id=case.replace("/", "-").replace("_", "-"),
+        source=source,
+        quantity=quantity,
+        published=time_us,
+        unit="us",
+        read="column time_us of the file in references",
+        kind="calibration" if calibrates else "prediction",
+        experiment=experiment,
+        answer=f"{case.partition('/')[2]}/us",
+        **judged,
+    )
+
+
 def load_claims(folder: Path = FOLDER) -> list[Claim]:
     """All claims of a folder: first the TOML files, then the CSV files, each in order of their names.
 

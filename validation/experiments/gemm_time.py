@@ -13,7 +13,7 @@ from validation.against.gemm_library import (
     run_of,
     sample,
 )
-from validation.claims.claim import Claim
+from validation.claims.claim import Claim, measured_time
 from validation.experiments.experiment import Experiment, Results
 
 
@@ -47,18 +47,11 @@ class GemmTime(Experiment, tag="gemm_time", frozen=True, kw_only=True):
 def _claim(row: Row, experiment: str) -> Claim:
     """A measured row. Rows that determine an overhead, and those of a data set apart, are in no mean."""
     group = "gemm-time-large" if row.m >= LARGE_M else "gemm-time-small"
-    return Claim(
-        id=f"gemm-time-{_case(row).replace('/', '-')}",
-        source=row.source,
-        quantity=f"time of a GEMM {row.m} x {row.n} x {row.k} ({row.dtype}) on {row.data.gpu}",
-        published=row.time_us,
-        unit="us",
-        read=f"column time_us of references/{row.data.file}",
-        kind="calibration" if row.kind == OVERHEAD else "prediction",
-        experiment=experiment,
-        answer=f"{_case(row)}/us",
-        group="" if row.kind == OVERHEAD or row.data.apart else group,
-    )
+    quantity = f"time of a GEMM {row.m} x {row.n} x {row.k} ({row.dtype}) on {row.data.gpu}"
+    overhead = row.kind == OVERHEAD
+    judged = "" if overhead or row.data.apart else group
+    case = f"gemm-time/{_case(row)}"
+    return measured_time(case, quantity, row.time_us, row.source, overhead, experiment, group=judged)
 
 
 def _case(row: Row) -> str:

@@ -8,7 +8,7 @@ from sim.run.run import Run
 from sim.scenario.collective import Collective, result_of
 from traces.units import NS_PER_US, bytes_text
 from validation.against import collectives, gemm_mi300x, microbenchmarks
-from validation.claims.claim import Claim
+from validation.claims.claim import Claim, measured_time
 from validation.experiments.experiment import Experiment, MeasuredRun, Results, figures_of
 
 
@@ -98,17 +98,14 @@ class MachineCollectives(Experiment, tag="machine_collectives", frozen=True, kw_
 
 def _claim(case: collectives.Case, data_bytes: int, time_us: float, experiment: str) -> Claim:
     """A measured point of a collective. Curves that calibrate are in no mean."""
-    group = experiment.replace("collectives", "collective").replace("_", "-")
+    name = experiment.replace("collectives", "collective").replace("_", "-")
     small = "" if data_bytes >= collectives.LARGE_BYTES else "-small"
-    return Claim(
-        id=f"{group}-{case.kind.replace('_', '-')}-{case.gpus}-{data_bytes}",
-        source=collectives.published()[case, data_bytes]["source"],
-        quantity=f"time of {case.kind} of {bytes_text(data_bytes)} on {case.gpus} {case.system}",
-        published=time_us,
-        unit="us",
-        read="column time_us",
-        kind="calibration" if case.calibrates else "prediction",
-        experiment=experiment,
-        answer=f"{case.kind}/{case.gpus}/{data_bytes}/us",
-        group="" if case.calibrates else f"{group}{small}",
+    return measured_time(
+        f"{name}/{case.kind}/{case.gpus}/{data_bytes}",
+        f"time of {case.kind} of {bytes_text(data_bytes)} on {case.gpus} {case.system}",
+        time_us,
+        collectives.published()[case, data_bytes]["source"],
+        case.calibrates,
+        experiment,
+        group="" if case.calibrates else f"{name}{small}",
     )

@@ -14,7 +14,7 @@ from validation.against.operator_time import (
     predicted_us,
     run_of,
 )
-from validation.claims.claim import Claim
+from validation.claims.claim import Claim, measured_time
 from validation.experiments.experiment import Experiment, Results
 
 GROUPS = {"memory": "operators-time", ATTENTION: "attention-time"}
@@ -50,15 +50,5 @@ def _claim(row: Row, experiment: str) -> Claim:
     if row.counts:
         tolerance = round(100 * GOALS[row.group][0])
         judged = {"tolerance": tolerance, "mode": "relative", "group": GROUPS[row.group]}
-    return Claim(
-        id=f"operator-time-{row.case.replace('/', '-').replace('_', '-')}",
-        source=row.source,
-        quantity=f"time of {row.case} on {row.preset}",
-        published=row.time_us,
-        unit="us",
-        read="column time_us of references/operator_time.csv",
-        kind="calibration" if row.kind == CALIBRATION else "prediction",
-        experiment=experiment,
-        answer=f"{row.case}/us",
-        **judged,
-    )
+    case, quantity = f"operator-time/{row.case}", f"time of {row.case} on {row.preset}"
+    return measured_time(case, quantity, row.time_us, row.source, row.kind == CALIBRATION, experiment, **judged)
