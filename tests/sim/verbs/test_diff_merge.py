@@ -1,6 +1,7 @@
-"""`t3sim diff` and `t3sim merge`: statuses, tables, JSON; old versions become new ones; show of several runs."""
+"""`t3sim diff` and `t3sim merge`: statuses, tables, JSON; old versions become new ones; show of several runs, faults."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -96,3 +97,11 @@ def test_archives_of_older_versions_are_shown_without_what_they_did_not_count(ve
     found = json.loads(capsys.readouterr().out)
     assert (found["shares"], found["bounded_by"], found["energy"]) == ({}, "", None)
     assert main(["explore", old, "-o", "old.html"]) == 0
+
+
+@pytest.mark.parametrize("wrong", [(), ("GPU 1: a sector came twice of 1 tiles, the first is 3",)])
+def test_show_prints_what_the_ledger_found(tmp_path, capsys, wrong):
+    write_results(tmp_path / "a.h5", replace(sample_results(), wrong=wrong))
+    assert main(["show", str(tmp_path / "a.h5")]) == 0
+    shown = capsys.readouterr().out
+    assert ("ledger: " in shown) == bool(wrong) and all(f"\nledger: {fault}\n" in shown for fault in wrong)
