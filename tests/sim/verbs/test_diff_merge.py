@@ -1,4 +1,4 @@
-"""`t3sim diff` and `t3sim merge`: statuses, tables, JSON; old versions become new ones; show of several runs, faults."""
+"""`t3sim diff` and `t3sim merge`: statuses, tables, JSON; old versions become new ones; show of several runs."""
 
 import json
 from dataclasses import replace
