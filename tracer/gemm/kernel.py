@@ -110,9 +110,9 @@ class GemmKernel:
     shared_bytes: int | None = None  # per workgroup; None: derived
     cluster_m: int = 1  # tiles of a cluster of workgroups, which load A and B for each other (bulk copies only)
     cluster_n: int = 1
-    pair_m: int = 1  # workgroups of a cluster, neighbours in m, that multiply together (2: tcgen05 with cta_group::2);
-    # each has a part of the columns of B in shared memory, from where the others multiply with it, too
-    pair_n: int = 1  # the same of neighbours in n and rows of A
+    pair_m: int = 1  # workgroups of a cluster, neighbours in m, that multiply together (2: tcgen05 with cta_group::2).
+    # Each keeps its part of the columns of B in shared memory. All of them multiply with all parts.
+    pair_n: int = 1  # the same for neighbours in n, with parts of the rows of A
     warpgroup: int = 1  # warps that multiply together, with operands in shared memory (4: WGMMA); 1: in registers
     setup: int = SETUP_INSTRUCTIONS  # instructions of a warp before its first load
     setup_out: int = 0  # the same before it stores a tile

@@ -108,8 +108,8 @@ class Deployment:
 
     @property
     def casts_weights(self) -> bool:
-        """PyTorch of today computes with casts of fp32 weights, so that the optimizer writes no copy of 16 bits:
-        autocast, and FSDP, which gathers casts (torch/distributed/fsdp/_fully_shard/_fsdp_param.py)."""
+        """PyTorch of today keeps its weights in fp32 and computes with casts of them: autocast makes the casts, FSDP
+        gathers them (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). So its optimizer writes no other copy."""
         return self.software in (Software.EAGER, Software.EAGER_2023)
 
     @property

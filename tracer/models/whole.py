@@ -254,7 +254,8 @@ def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
         back = _copies(model, how, "gradient_copy_back", 1, copy_size)
         found.insert(0, Block("gradients back", back, copied))
     if how.zero in (1, 2):
-        found.append(Block("new weights", tuple(_exchanges("all_gather", how.dtype.bytes, groups))))
+        element_bytes = (DataType.FP32 if how.autocasts else how.dtype).bytes
+        found.append(Block("new weights", tuple(_exchanges("all_gather", element_bytes, groups))))
     if how.zero == 2:
         found.append(Block("new weights copy", _copies(model, how, "weights_copy", 1, copy_size), copied))
     return tuple(block for block in found if block.steps)

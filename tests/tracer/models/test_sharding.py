@@ -65,6 +65,18 @@ def test_ddp_copies_gradients_to_its_buckets_and_back(software, dp, zero, copied
             assert sum(moved) == pytest.approx(4 * local_weights(load_model("llama-3-8b"), how).total, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("software", "zero", "each"), [("eager", 1, 4), ("eager", 2, 2), ("eager-2019", 1, 2), ("fused", 1, 2)]
+)
+def test_new_weights_are_gathered_in_the_type_that_all_gpus_keep(software, zero, each):
+    """Autocast keeps fp32; FSDP gathers casts in bf16, the others copies of 16 bits."""
+    how = replace(TRAIN, dp=8, zero=zero, software=Software(software))
+    (gather,) = (
+        block.steps[0] for block in make_schedule(load_model("llama-3-8b"), how).finish if block.name == "new weights"
+    )
+    assert gather.work.bytes == each * local_weights(load_model("llama-3-8b"), how).total
+
+
 def test_weights_are_copied_each_time_they_are_gathered():
     """Stage 3: before the first kernel of each block, behind its gather in the embedding. Stage 2: once, all."""
     how = replace(TRAIN, dp=8, zero=3, software=Software.EAGER)
