@@ -13,6 +13,7 @@ from traces.schema import (
     CLUSTER_ARRIVE,
     CLUSTER_WAIT,
     EXPLICIT,
+    LATER,
     LINE_BYTES,
     NO_SLOT,
     PHASE_ARRIVE,
@@ -35,6 +36,7 @@ MAX_CLOCKS = 1 << 40
 """Largest sum of instructions and clocks of the events of a workgroup: a quarter of an hour if one warp does all."""
 LANES = (32, 64)
 BARRIER, ASYNC_COPY, EXIT = int(Kind.BARRIER), int(Kind.ASYNC_COPY), int(Kind.EXIT)
+COMPUTE = int(Kind.COMPUTE)
 BULK, BULK_LOAD, BULK_SEND, LAST_BULK = int(Kind.BULK), int(Bulk.LOAD), int(Bulk.SEND), int(max(Bulk))
 LAST_KIND, LAST_SPACE, LAST_CACHE, LAST_PIPE = int(max(Kind)), int(max(Space)), int(max(Cache)), int(max(Pipe))
 
@@ -73,6 +75,7 @@ class Fault(IntEnum):
     REMOTE_KIND = 26
     EXPECTED = 27
     PHASE_BARRIER = 28
+    LATER = 29
 
 
 FIELDS = {
@@ -113,6 +116,7 @@ FIELDS = {
     Fault.PEERS: ("cycles", "as a set of workgroups: bits of ranks in the cluster; 0 without one, and of stores"),
     Fault.PEER: ("cycles", "as the set of the one workgroup that is meant: one bit of a rank in the cluster"),
     Fault.REMOTE_KIND: ("space", "remote (3) only of loads, stores, atomics and reductions without listed addresses"),
+    Fault.LATER: ("space", f"of arithmetic 0 or {LATER}"),
     Fault.EXPECTED: ("row_stride", f"of an arrival at a transaction barrier 0 to {BULK_BYTES:,} bytes"),
 }
 """Fault -> field of the event, what is allowed."""
@@ -261,6 +265,8 @@ def event_fault(events, addresses, warps, threads, lanes_per_warp, cluster):
             fault = Fault.SLOT
         elif event.pipe > LAST_PIPE:
             fault = Fault.PIPE
+        elif kind == COMPUTE and event.space > LATER:
+            fault = Fault.LATER
         elif kind <= ASYNC_COPY:
             fault = _memory_fault(event, lanes_per_warp, cluster)
             lanes = active_lanes(event.mask)

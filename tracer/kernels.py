@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from tracer.data_type import DataType
-from tracer.gemm.architecture import GemmLibrary, GpuFacts, architecture
+from tracer.gemm.architecture import GpuFacts, architecture
 from tracer.gemm.fields import STANDS_FOR, GemmShorthand, gemm_of, names_kernel, on_machine
 from tracer.gemm.problem import spelled_out
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
@@ -26,7 +26,6 @@ from tracer.operators.cross_entropy import CrossEntropy
 from tracer.operators.dropout import Dropout
 from tracer.operators.embedding import Embedding
 from tracer.operators.flash_attention import FlashAttention
-from tracer.operators.flash_backward import WIDE_BYTES
 from tracer.operators.gelu import Gelu
 from tracer.operators.gradient_clip import GradientClip
 from tracer.operators.kv_cache import KvCache
@@ -56,14 +55,12 @@ class KernelForm(NamedTuple):
         make: takes the given fields by name; None = the only dataclass itself.
         instead: field -> the fields without a default that it replaces.
         per_machine: `make` takes the machine too, as `gpu`.
-        family: library whose matrix instructions it has; None = those of the machine's own.
     """
 
     parameters: tuple[Any, ...]
     make: Callable[..., KernelSource] | None = None
     instead: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     per_machine: bool = False
-    family: GemmLibrary | None = None
 
 
 OPERATORS: tuple[type[Operator], ...] = (
@@ -85,7 +82,6 @@ OPERATORS: tuple[type[Operator], ...] = (
     ),
     *(CrossEntropy, Adam, Lamb, GradientClip, MoeRoute, MoePermute, MoeUnpermute, Quantize),
 )
-FAMILIES: dict[type[Operator], GemmLibrary] = {FlashAttention: GemmLibrary.SM80}
 KERNELS = {
     "gemm": KernelForm(
         (GemmProblem, GemmShorthand, GemmKernel),
@@ -93,7 +89,7 @@ KERNELS = {
         {name: STANDS_FOR[name] for name in ("shape", "workload", "groups")},
         True,
     ),
-    **{operator.NAME: KernelForm((operator,), family=FAMILIES.get(operator)) for operator in OPERATORS},
+    **{operator.NAME: KernelForm((operator,)) for operator in OPERATORS},
     "chase": KernelForm((PointerChase,)),
     "stream": KernelForm((BufferStream,)),
 }
@@ -195,7 +191,7 @@ def _source(name: str, given: dict[str, Any], gpu: GpuFacts | None) -> KernelSou
 
 
 def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, Any]:
-    """The fields with the width of the machine's warps, the rate of a data type, and if shared memory is narrow.
+    """The fields with those that the machine gives: the width of its warps, the rate of a data type, ...
 
     Raises:
         UserError: a data type that the machine lacks.
@@ -213,8 +209,8 @@ def _on_machine(name: str, given: dict[str, Any], gpu: GpuFacts) -> dict[str, An
     if KERNELS[name].per_machine:
         return given
     dtype = given.get("dtype", fields["dtype"][1] if "dtype" in fields else DataType.FP16)
-    found = on_machine(gpu, dtype, KERNELS[name].family)
-    found["narrow"] = gpu.resident(gpu.lanes, 1, WIDE_BYTES) == 0
+    (owner,) = KERNELS[name].parameters
+    found = owner.of_machine(gpu, dtype, given) if issubclass(owner, Operator) else on_machine(gpu, dtype)
     return {field: value for field, value in found.items() if field in fields} | given
 
 

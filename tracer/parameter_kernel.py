@@ -52,7 +52,15 @@ class ParameterKernel:
         return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def make_info(
-        self, name: str, *, workgroups: int, warps: int, lanes: int, registers: int, shared_bytes: int = 0
+        self,
+        name: str,
+        *,
+        workgroups: int,
+        warps: int,
+        lanes: int,
+        registers: int,
+        shared_bytes: int = 0,
+        cluster: int = 1,
     ) -> KernelInfo:
         """The KernelInfo of a one-dimensional grid in stream 0."""
         return KernelInfo(
@@ -66,6 +74,7 @@ class ParameterKernel:
             warps_per_workgroup=warps,
             workgroups=workgroups,
             attributes={"source": type(self).__module__, "version": self.VERSION, "parameters": asdict(self)},
+            cluster=cluster,
         )
 
     def check_fields(self) -> None:

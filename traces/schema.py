@@ -47,6 +47,10 @@ MAX_CLUSTER = 16
 """Largest number of workgroups of a cluster (CUDA: 8, and 16 if the program asks for more than is portable)."""
 WIDTH_BYTES = 32
 """Largest number of bytes per lane of a memory event."""
+LATER = 1
+"""`space` of a COMPUTE whose result comes later: its warp continues when all instructions have issued, and the result
+clears `slot`. So pipes work beside each other for one warp (WGMMA, tcgen05, independent instructions). With 0 the warp
+waits for the result."""
 ARRIVE_ONLY = 1
 """`space` of a BARRIER whose warp is counted and continues (BAR.ARV). With 0 the warp waits."""
 PHASE_ARRIVE = 2
@@ -130,7 +134,10 @@ class Pipe(IntEnum):
 EVENT = np.dtype(
     [
         ("kind", "u1"),  # Kind
-        ("space", "u1"),  # Space (memory events); of a BARRIER: 0 or ARRIVE_ONLY to CLUSTER_WAIT; Bulk
+        (
+            "space",
+            "u1",
+        ),  # Space (memory events); of a BARRIER: 0 or ARRIVE_ONLY to CLUSTER_WAIT; Bulk; COMPUTE: 0, LATER
         ("cache", "u1"),  # Cache (memory events)
         ("pipe", "u1"),  # Pipe (COMPUTE)
         ("width_bytes", "u1"),  # bytes per lane: 1 to WIDTH_BYTES

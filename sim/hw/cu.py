@@ -138,7 +138,7 @@ def _execute(cu, lsu, bulk, leaving, l1, sets, fifos, pool, warps, w, event, add
     prefetch(event, EVENT_BYTES)  # the next one
     kind = event.kind
     if kind == Kind.COMPUTE:
-        warp_ready(warps, w, compute(cu, remainder(w, cu.schedulers), event, now_ps))
+        warp_ready(warps, w, compute(cu, remainder(w, cu.schedulers), warps, w, event, now_ps))
         return
     free_ps = book_issue(cu, remainder(w, cu.schedulers), event, now_ps)
     if kind == Kind.EXIT:

@@ -1,7 +1,8 @@
 """Issue slots, execution pipes and the shared-memory port of a CU: each is booked until a time.
 
 Each warp scheduler has one issue slot and one pipe of each kind. A run of arithmetic occupies its pipe for its
-instructions. A matrix event occupies the tensor pipe for work / rate. A CU has one shared-memory (LDS) port.
+instructions. A matrix event occupies the tensor pipe for work / rate. The warp waits for the result, or with
+`traces.schema.LATER` only until all instructions have issued. A CU has one shared-memory (LDS) port.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ from sim.hw.bits import quotient
 from sim.hw.warp import slot_done, slot_take
 from tracer.compile.jit import compiled
 from tracer.compile.ones import ones
-from traces.schema import Pipe
+from traces.schema import LATER, Pipe
 
 
 @compiled(inline=True)
@@ -28,8 +29,8 @@ def book_issue(cu, scheduler, event, now_ps):
 
 
 @compiled(inline=True)
-def compute(cu, scheduler, event, now_ps):
-    """Book the pipe of a run of arithmetic. Returns when the warp may continue. Reads: event. Writes: cu."""
+def compute(cu, scheduler, warps, w, event, now_ps):
+    """Book the pipe of a run of arithmetic. Returns when the warp may continue. Reads: event. Writes: cu, warps."""
     pipe = event.pipe
     if pipe == Pipe.TENSOR and event.work > 0:  # in multiply-accumulates of fp16
         rate = cu.tensor_macs_per_clk
@@ -42,7 +43,12 @@ def compute(cu, scheduler, event, now_ps):
     start_ps = max(now_ps, cu.pipe_free_ps[scheduler, pipe])
     cu.pipe_free_ps[scheduler, pipe] = start_ps + busy_ps
     free_ps = book_issue(cu, scheduler, event, now_ps)
-    return max(free_ps, start_ps + max(busy_ps, event.cycles * cu.period_ps))
+    result_ps = max(free_ps, start_ps + max(busy_ps, event.cycles * cu.period_ps))
+    if event.space != LATER:
+        return result_ps
+    slot_take(warps.warp[w], event.slot)
+    slot_done(warps, w, event.slot, result_ps)
+    return free_ps
 
 
 @compiled(inline=True)

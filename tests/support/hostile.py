@@ -109,6 +109,7 @@ HOSTILE_KERNELS = {
         "space: found 3, allowed remote (3) only of loads, stores, atomics and reductions without listed addresses",
         space=3, kind=4,
     ),
+    "later": _event(COMPUTE, "space: found 2, allowed of arithmetic 0 or 1", space=2),
     "cache": _event(STORE, "cache: found 4, allowed 0 to 3", cache=4),
     "pipe": _event(COMPUTE, "pipe: found 255, allowed 0 to 6", pipe=255),
     "slot": _event(LOAD, "slot: found 64, allowed 0 to 63 or 255", slot=64),

@@ -6,8 +6,8 @@ transaction barriers have version 6, that of Accel-Sim 2.0, with values of regis
 The writer reads every workgroup back and compares it. If plain SASS does not give the same events, it writes the
 workgroup with notes (tracer.accelsim.warp_lines).
 
-Not kept: the exact opcodes of arithmetic, and `cycles` of COMPUTE events. A COMPUTE event keeps its pipe, count and
-work. Its `cycles` follow from the opcodes that were written for it.
+Not kept: the exact opcodes of arithmetic, that a result comes later (LATER), and `cycles` of COMPUTE events. A COMPUTE
+event keeps its pipe, count and work. Its `cycles` follow from the opcodes that were written for it.
 """
 
 import lzma

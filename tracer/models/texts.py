@@ -37,8 +37,8 @@ cast once, also for several products. A residual reads both branches in fp32. ea
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 Norms, softmax and fused attention of eager software are PyTorch's kernels (`tracer.operators.library`; the backward
-pass of the attention is that of all software), its loop over elements is in LOOPS. A scale and a mask are copies here:
-a tensor is read, and one is written.
+pass of the attention is that of FlashAttention 2), its loop over elements is in LOOPS. A scale and a mask are copies
+here: a tensor is read, and one is written.
 """
 
 from collections import Counter
@@ -341,6 +341,7 @@ class KernelTexts:
             stats=self.how.train and not backward,
             backward=backward,
             library=not backward and self._library,
+            version=2 if backward and self.eager else False,
         )
 
     def embedding(self, backward: bool = False) -> str:

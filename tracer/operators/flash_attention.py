@@ -21,16 +21,21 @@ backward    (three kernels) do and o are read for the sums of their products; a 
             heads share keys, dk and dv are stored per head and summed by a fourth kernel
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracer.data_type import DataType
+from tracer.gemm.architecture import GemmLibrary, GpuFacts
+from tracer.gemm.fields import on_machine
 from tracer.gemm.problem import next_region
 from tracer.operators.attention import Heads
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.flash_backward import FlashBackward
+from tracer.operators.flash_backward import WIDE_BYTES
 from tracer.operators.flash_kernel import STAT_BYTES, FlashForward, FlashShape
+from tracer.operators.flash_roles import forward_kernel
+from tracer.operators.flash_roles_backward import backward_kernel
 from tracer.operators.library import Library
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use, regions
@@ -44,6 +49,8 @@ SPLIT_WORKGROUPS = 256
 MIN_SPLIT_KEYS = 128
 SUM_BYTES = 4
 """Partial outputs and summed gradients: fp32."""
+NEWEST = {GemmLibrary.SM90: 3, GemmLibrary.SM100: 4}
+"""The version of FlashAttention for prompts that is made for the GPUs of a library; 2 runs on all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +65,8 @@ class FlashAttention(Heads):
         library: TORCH = the forward kernel of PyTorch.
         mac_cost: time of a multiply-accumulate, relative to the machine's fp16. FlashAttention 2 has the matrix
             instructions of Ampere on every machine.
+        version: of FlashAttention: 2; of prompts without pages also 3 (warpgroups of Hopper) and 4 (Blackwell). A
+            machine has the newest one that is made for it, but PyTorch's kernel is that of version 2.
         narrow: the backward pass has tiles for a workgroup with less than 144 KB of shared memory.
 
     Raises:
@@ -69,6 +78,7 @@ class FlashAttention(Heads):
     OTHER_RANGES: ClassVar[tuple[str, ...]] = ("head_dim", "kv_heads")
     NEEDS: ClassVar[dict[str, dict[str, object]]] = {
         **{name: {"backward": False} for name in ("paged", "stats", "library")},
+        "version": {"paged": False, "library": Library.GENERIC, "lanes": 32},
         "splits": {"queries": 1},
     }
 
@@ -80,6 +90,22 @@ class FlashAttention(Heads):
     library: Library = Library.GENERIC
     mac_cost: float = 1.0
     narrow: bool = False
+    version: int = 2
+
+    @classmethod
+    def of_machine(cls, gpu: GpuFacts, dtype: DataType, given: Mapping[str, Any]) -> dict[str, Any]:
+        oldest = any(given.get(name) for name in ("paged", "library")) or 1 in (
+            given.get("queries") or given["seq"],
+            given.get("version"),
+        )
+        newest = NEWEST.get(gpu.library, 2) if gpu.bulk and not oldest else 2
+        version = given.get("version", newest)
+        if version > 2 and not gpu.bulk:
+            raise UserError(f"flash_attention version = {version}: the machine has no bulk copies")
+        family = GemmLibrary.SM80 if version == 2 else None
+        found = on_machine(gpu, dtype, family)
+        narrow = gpu.resident(gpu.lanes, 1, WIDE_BYTES) == 0
+        return {"lanes": found["lanes"], "mac_cost": found["mac_cost"], "narrow": narrow, "version": version}
 
     def check(self) -> None:
         if self.head_dim not in range(HEAD_DIM_STEP, HEAD_DIM_MAX + 1, HEAD_DIM_STEP):
@@ -88,6 +114,12 @@ class FlashAttention(Heads):
         if self.dtype not in TYPES:
             raise UserError(f"flash_attention dtype = {self.dtype}: allowed are {', '.join(TYPES)}")
         super().check()
+        versions = (2,) if (self.queries or self.seq) == 1 else (2, *NEWEST.values())
+        if self.version not in versions:
+            allowed = ", ".join(map(str, versions))
+            raise UserError(
+                f"flash_attention version = {self.version}: allowed {'is' if len(versions) == 1 else 'are'} {allowed}"
+            )
         if self.splits < 0:
             raise UserError(f"flash_attention splits = {self.splits}: must be >= 0")
         if self.backward and self.queries not in (0, self.seq):
@@ -104,7 +136,7 @@ class FlashAttention(Heads):
         return FlashShape(
             self.batch, self.heads, kv_heads, queries, self.seq, self.head_dim, self.dtype.bytes, self.causal, parts,
             self.lanes, self.paged, self.library == Library.TORCH, self.mac_cost,
-            self.narrow,
+            self.narrow, self.version,
         )  # fmt: skip
 
     def parts(self) -> tuple[EvenKernel, ...]:
@@ -117,7 +149,7 @@ class FlashAttention(Heads):
         if self.backward:
             return self._backward(q, k, v, o, stats)
         if shape.parts == 1:
-            return (FlashForward(shape, q, k, v, o, stats if self.stats else None),)
+            return (forward_kernel(shape, q, k, v, o, stats if self.stats else None),)
         out_bytes, parts = rows * shape.head_dim * SUM_BYTES, shape.parts
         tensors = (
             Tensor(partial, SUM_BYTES, repeat=parts, step_bytes=out_bytes),
@@ -138,7 +170,7 @@ class FlashAttention(Heads):
             free, (rows * d * b, rows * STAT_BYTES, rows * d * SUM_BYTES, rows * d * b, *[keys * d * b] * 4)
         )
         before = RowKernel("flash_dot", rows, d, (Tensor(do, b), Tensor(o, b)), scalars_out=(dot,), lanes=self.lanes)
-        main = FlashBackward(shape, (q, do), (k, v), (stats, dot), sums, (dk, dv))
+        main = backward_kernel(shape, (q, do), (k, v), (stats, dot), sums, (dk, dv))
         after = [ElementMap("convert", rows, d, (Tensor(sums, SUM_BYTES), Tensor(dq, b, Use.WRITE)), lanes=self.lanes)]
         if shape.kv_heads < shape.heads:
             group = shape.heads // shape.kv_heads

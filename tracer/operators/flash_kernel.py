@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -77,10 +77,23 @@ class Tiled(EvenKernel):
 
     def workgroups(self, start: int = 0) -> Iterator[Workgroup]:
         """Workgroups, starting at number `start`: the blocks of a head are neighbours, then the heads, the batch."""
-        numbers = np.arange(self.WARPS, dtype=np.uint16)
         for index in range(start, self.info.workgroups):
-            events, first_event = join_warps(self.warp_events(index))
-            yield Workgroup(index, numbers, first_event, events, NO_ADDRESSES)
+            warps = self.warp_events(index)
+            events, first_event = join_warps(warps)
+            yield Workgroup(index, np.arange(len(warps), dtype=np.uint16), first_event, events, NO_ADDRESSES)
+
+
+class Part(NamedTuple):
+    """What a workgroup does: its rows of q and o, the number of its first row in `stats`; the sequence and head of its
+    keys, and the keys from `first` to `end`."""
+
+    q: Tile
+    o: Tile
+    stats: int
+    batch: int
+    kv_head: int
+    first: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -154,22 +167,22 @@ class FlashForward(Tiled):
         return 2 * (s.batch * (rows + s.queries * s.heads) * s.row_bytes // LINE_BYTES + 1)
 
     def warp_events(self, index: int) -> list[np.ndarray]:
-        return self._generated(index) if self.generation else self._prompt(index)
+        return self._warps(self._generated(index) if self.generation else self.prompt(*divmod(index, self.blocks)))
 
-    def _prompt(self, index: int) -> list[np.ndarray]:
+    def prompt(self, sequence_head: int, block: int) -> Part:
+        """Block `block` of the queries of a head; the heads of all sequences are numbered."""
         s = self.shape
-        rest, block = divmod(index, self.blocks)
-        batch, head = divmod(rest, s.heads)
+        batch, head = divmod(sequence_head, s.heads)
         first = block * self.block_m
-        rows = min(self.block_m, s.queries - first)
+        rows = max(0, min(self.block_m, s.queries - first))
         last = s.keys - s.queries + first + rows if s.causal else s.keys
         keys = min(s.keys, -(-last // self.block_n) * self.block_n)
         place = ((batch * s.queries + first) * s.heads + head) * s.row_bytes
         q = Tile(self.q + place, rows, s.heads * s.row_bytes)
         stats = (batch * s.heads + head) * s.queries + first
-        return self._warps(q, q._replace(address=self.o + place), stats, batch, head // s.group, 0, keys)
+        return Part(q, q._replace(address=self.o + place), stats, batch, head // s.group, 0, keys)
 
-    def _generated(self, index: int) -> list[np.ndarray]:
+    def _generated(self, index: int) -> Part:
         s = self.shape
         rest, block = divmod(index, self.blocks)
         batch, head = divmod(rest, s.kv_heads)
@@ -183,29 +196,33 @@ class FlashForward(Tiled):
         part_row = row + part * s.batch * s.heads
         q = Tile(self.q + row * s.row_bytes, rows, s.row_bytes)
         o = Tile(self.o + part_row * out_row, rows, out_row)
-        return self._warps(q, o, part_row, batch, head, first, end)
+        return Part(q, o, part_row, batch, head, first, end)
 
-    def _warps(self, q: Tile, o: Tile, stats: int, batch: int, kv_head: int, first: int, end: int) -> list[np.ndarray]:
-        """Events of the warps of a workgroup that walks the keys from `first` to `end`."""
+    def streams(self, part: Part) -> tuple[Tile, Tile]:
+        """Keys and values of a workgroup."""
         s = self.shape
-        pitch = s.kv_heads * s.row_bytes
-        offset = ((batch * s.keys + first) * s.kv_heads + kv_head) * s.row_bytes
-        streams = (Tile(self.k + offset, end - first, pitch), Tile(self.v + offset, end - first, pitch))
+        offset = ((part.batch * s.keys + part.first) * s.kv_heads + part.kv_head) * s.row_bytes
+        rows, pitch = part.end - part.first, s.kv_heads * s.row_bytes
+        return Tile(self.k + offset, rows, pitch), Tile(self.v + offset, rows, pitch)
+
+    def _warps(self, part: Part) -> list[np.ndarray]:
+        """Events of the warps of a workgroup."""
+        s, streams, keys = self.shape, self.streams(part), part.end - part.first
         out_row = s.head_dim * (self.out_bytes or s.element_bytes)
         warps = []
         for warp in range(self.WARPS):
-            first_k = streams[K]._replace(rows=min(self.block_n, end - first))
+            first_k = streams[K]._replace(rows=min(self.block_n, keys))
             parts = [
                 compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK),
-                self._loop.whole_tile(Kind.ASYNC_COPY, q, s.row_bytes, warp, slot=K),
-                *([self._loop.whole_tile(Kind.ASYNC_COPY, first_k, s.row_bytes, warp, slot=K)] if end > first else []),
-                *([self._loop.loop(streams, (s.row_bytes, s.row_bytes), warp)] if end > first else []),
-                *([self._masks(end - first)] if s.torch and end > first else []),
+                self._loop.whole_tile(Kind.ASYNC_COPY, part.q, s.row_bytes, warp, slot=K),
+                *([self._loop.whole_tile(Kind.ASYNC_COPY, first_k, s.row_bytes, warp, slot=K)] if keys > 0 else []),
+                *([self._loop.loop(streams, (s.row_bytes, s.row_bytes), warp)] if keys > 0 else []),
+                *([self._masks(keys)] if s.torch and keys > 0 else []),
                 compute(Pipe.FMA, self._rows * s.head_dim // s.lanes, LATENCY_CLK, wait=1 << K),
-                self._loop.whole_tile(Kind.STORE, o, out_row, warp),
+                self._loop.whole_tile(Kind.STORE, part.o, out_row, warp),
             ]
             if self.stats is not None and warp == 0:
-                parts.append(line_of_numbers(Kind.STORE, self.stats + stats * STAT_BYTES, q.rows, s.lanes))
+                parts.append(line_of_numbers(Kind.STORE, self.stats + part.stats * STAT_BYTES, part.q.rows, s.lanes))
             warps.append(join([*parts, event(Kind.EXIT)]))
         return warps
 

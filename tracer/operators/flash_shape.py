@@ -9,6 +9,7 @@ class FlashShape(NamedTuple):
     Attributes:
         parts: of the keys, in generation. torch: it is PyTorch's kernel.
         narrow: the backward pass has tiles for less than 144 KB of shared memory.
+        version: of FlashAttention.
         mac_cost: time of a multiply-accumulate, as of `tracer.gemm.kernel.GemmKernel`.
     """
 
@@ -26,6 +27,7 @@ class FlashShape(NamedTuple):
     torch: bool = False
     mac_cost: float = 1.0
     narrow: bool = False
+    version: int = 2
 
     @property
     def row_bytes(self) -> int:

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracer.data_type import DataType
+from tracer.gemm.architecture import GpuFacts
+from tracer.gemm.fields import on_machine
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.tensor import FIRST_ADDRESS, regions
 from tracer.parameter_kernel import SIZES, ParameterKernel, field_text
@@ -35,6 +37,15 @@ class Operator(ParameterKernel):
     dtype: DataType = DataType.FP16
     address: int = FIRST_ADDRESS
     lanes: int = 32
+
+    @classmethod
+    def of_machine(cls, gpu: GpuFacts, dtype: DataType, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields that a machine gives if the text does not.
+
+        Args:
+            dtype: of the operator. given: fields of the text.
+        """
+        return on_machine(gpu, dtype)
 
     def __post_init__(self):
         self.check_lanes(self.lanes)

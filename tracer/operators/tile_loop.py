@@ -65,6 +65,7 @@ class TileLoop:
         block: rows of a streamed tile.
         phases: of an iteration.
         mac_cost: time of a multiply-accumulate, relative to the machine's fp16.
+        instruction_macs: multiply-accumulates of a warp's instruction.
     """
 
     warps: int
@@ -72,6 +73,7 @@ class TileLoop:
     block: int
     phases: tuple[Phase, ...]
     mac_cost: float = 1.0
+    instruction_macs: int = 2048
 
     def whole_tile(self, kind: Kind, tile: Tile, row_bytes: int, warp: int, **link) -> np.ndarray:
         """Accesses of a warp to its share of a tile."""
@@ -112,14 +114,14 @@ class TileLoop:
                 plain(compute(Pipe.ALU, phase.copy_alu, LATENCY_CLK))
             if phase.load != NO_STREAM:
                 tile(Kind.ASYNC_COPY, phase.load, phase.ahead, slot=phase.load)
-            plain(*self._arithmetic(phase))
+            plain(*self.arithmetic(phase))
             if phase.reduce != NO_STREAM:
                 tile(Kind.REDUCE, phase.reduce, 0)
         made, places, rows, columns = zip(*parts, strict=True)
         stream = np.repeat(places, [len(one) for one in made])
         return join(list(made)), stream, np.concatenate(rows), np.concatenate(columns)
 
-    def _arithmetic(self, phase: Phase) -> list[np.ndarray]:
+    def arithmetic(self, phase: Phase) -> list[np.ndarray]:
         """Fragments, matrix work and the arithmetic after it."""
         macs = phase.macs // PIECES
         instructions = -(-phase.shared_bytes // (PIECES * self.lanes * VECTOR_BYTES))
@@ -127,9 +129,9 @@ class TileLoop:
             Kind.LOAD, PIECES, lanes=self.lanes, space=Space.SHARED, slot=FRAGMENT_SLOT + np.arange(PIECES)
         )
         fragments["count"] = instructions
+        number, work = max(1, macs // self.instruction_macs), max(1, round(macs * self.mac_cost))
         products = [
-            compute(Pipe.TENSOR, max(1, macs // 2048), TENSOR_LATENCY_CLK, work=max(1, round(macs * self.mac_cost)),
-                    wait=1 << FRAGMENT_SLOT + piece)
+            compute(Pipe.TENSOR, number, TENSOR_LATENCY_CLK, work=work, wait=1 << FRAGMENT_SLOT + piece)
             for piece in range(PIECES)
         ]  # fmt: skip
         for each in products:

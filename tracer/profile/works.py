@@ -175,7 +175,7 @@ def _flash(operator: Operator, call: Call, profile: Profile) -> str:
         queries=q[1] if q[1] != k[1] else False,
         head_dim=q[3],
         causal=_value(operator, causal).lower(),
-        **{"backward": True} if operator.name.endswith("backward") else {"library": "torch"},
+        **{"backward": True, "version": 2} if operator.name.endswith("backward") else {"library": "torch"},
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.cu_bench import CLOCK_PS, run_cu
 from tests.support.programs import barrier, compute, load, row, store
-from traces.schema import ARRIVE_ONLY, Kind, Pipe, Space
+from traces.schema import ARRIVE_ONLY, LATER, Kind, Pipe, Space
 
 P = 0x80000
 SCHEDULERS = 4
@@ -71,6 +71,25 @@ def test_a_matrix_event_takes_work_over_rate_of_its_schedulers_pipe():
     assert padded.cu["tensor_macs"] == 1000 and times(padded, 1) == [clocks * CLOCK_PS], "padding takes time, no work"
     one_more = run_cu([[[compute(2, Pipe.TENSOR, work=work + 1), probe(0)]]], "cu.tensor_macs_per_clk=512.0")
     assert one_more.issued_ps(P) == [(clocks * CLOCK_PS * 128 + CLOCK_PS + 127) // 128]  # rounded up to a picosecond
+
+
+def test_a_warp_waits_for_a_later_result_only_where_it_says_so():
+    """Ten exponentials issue in 10 clocks and take 80 of their pipe; 20 instructions of another pipe run meanwhile."""
+    later = compute(10, Pipe.SFU, cycles=35, space=LATER, slot=3)
+    program = [later, probe(0), compute(10, Pipe.FMA), probe(1), probe(2, wait=[3])]
+    found = times(run_cu([[program]], "cu.lsu_lines_per_clk=64.0"), 3)
+    assert found == [10 * CLOCK_PS, 31 * CLOCK_PS, 80 * CLOCK_PS]
+    long = compute(10, Pipe.SFU, cycles=135, space=LATER, slot=3)
+    assert times(run_cu([[[long, probe(0, wait=[3])]]]), 1) == [135 * CLOCK_PS]
+
+
+def test_later_results_of_one_pipe_come_one_after_the_other():
+    """Each of three products takes 32 clocks of the pipe of the scheduler; a warp that waits for them sleeps."""
+    products = [compute(1, Pipe.TENSOR, work=4096, space=LATER, slot=slot) for slot in (1, 2, 1)]
+    program = [*products, probe(0), probe(1, wait=[2]), probe(2, wait=[1])]
+    bench = run_cu([[program]], "cu.lsu_lines_per_clk=64.0")
+    assert times(bench, 3) == [3 * CLOCK_PS, 64 * CLOCK_PS, 96 * CLOCK_PS]
+    assert bench.cu["tensor_busy_ps"] == 96 * CLOCK_PS and bench.cu["tensor_macs"] == 3 * 4096
 
 
 def test_the_shared_port_serves_all_warps_one_after_the_other():

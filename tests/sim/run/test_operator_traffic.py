@@ -125,6 +125,21 @@ CASES = {
 }
 
 
+Q, S = 2 * 300 * 256, 2 * 300 * 4
+"""Bytes of the queries and of the numbers per query of two heads of 300 tokens."""
+ROLES = {
+    "flash_attention:batch=1,heads=2,kv_heads=1,seq=300,stats=true": (2 * Q, Q + S),
+    "flash_attention:batch=1,heads=2,seq=300,causal=false": (3 * Q, Q),
+    "flash_attention:batch=1,heads=2,seq=300,backward=true": (6 * Q + 2 * S + 2 * 2 * Q, S + 3 * Q + 2 * Q),
+    "flash_attention:batch=1,heads=2,kv_heads=1,seq=300,causal=false,backward=true": (
+        2 * Q + (2 * Q + Q) + 2 * S + 2 * 2 * Q + 2 * Q,
+        S + 3 * Q + 2 * Q + Q,
+    ),
+}
+"""FlashAttention 3 and 4. Sums of the gradients of queries take 4 bytes; they are read when they are added, and again
+to be converted. Gradients of keys and values of two heads that share them are summed."""
+
+
 def simulated(text, preset=PRESET):
     machine = load_preset(preset)
     kernels = make_kernels(text, gpu_facts(machine.machine))
@@ -136,6 +151,14 @@ def simulated(text, preset=PRESET):
 def test_traffic_in_closed_form(text):
     found = simulated(text)
     assert (found.dram_read_bytes, found.dram_write_bytes) == CASES[text]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["h100_sxm", "b200"])
+@pytest.mark.parametrize("text", ROLES)
+def test_traffic_of_kernels_with_roles_in_closed_form(text, preset):
+    found = simulated(text, preset)
+    assert (found.dram_read_bytes, found.dram_write_bytes) == ROLES[text]
 
 
 @pytest.mark.parametrize("text", CASES)

@@ -42,7 +42,7 @@ KNOWN = {
     "flash back": (
         operator(1, "aten::_flash_attention_backward", [BTHD, *FLASH[:3], BTHD, *[[]] * 7],
                  values=[*[""] * 11, "False"]), ATTENTION,
-        "flash_attention:batch=2,heads=8,kv_heads=2,seq=512,head_dim=64,causal=false,backward=true,dtype=bf16"),
+        "flash_attention:batch=2,heads=8,kv_heads=2,seq=512,head_dim=64,causal=false,backward=true,version=2,dtype=bf16"),
     "layer norm": (operator(1, "aten::native_layer_norm", [[2, 8, 256], [], [256], [256], []]), NORM,
                    "layernorm:rows=16,cols=256,stats=true,library=torch,dtype=bf16"),
     "rms norm": (operator(1, "_C::rms_norm", [[8, 256], [8, 256], [256], []]), NORM,

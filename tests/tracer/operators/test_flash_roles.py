@@ -1,0 +1,270 @@
+"""FlashAttention 3 and 4: what the warps of a role do, the order of workgroups, matrix work and copied bytes."""
+
+from collections import Counter
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from sim.gemm_facts import gpu_facts
+from sim.occupancy import occupancy_of
+from sim.presets import load_preset
+from tests.support.request_count import count_requests
+from tracer.kernels import make_kernel, make_kernels
+from traces.errors import UserError
+from traces.schema import LATER, PHASE_ARRIVE, PHASE_WAIT, Bulk, Kind, Pipe, Space
+
+MACHINES = {3: "h100_sxm", 4: "b200"}
+HEADS = (8, 64, 96, 128, 136, 192, 256)
+
+
+def main_kernel(text):
+    kernels = make_kernels(text)
+    return kernels[1] if "backward" in text else kernels[0]
+
+
+def text_of(version, more="", seq=300, **fields):
+    given = {"batch": 1, "heads": 1, "seq": seq, **fields, "version": version}
+    return "flash_attention:" + ",".join(f"{name}={value}" for name, value in given.items()) + more
+
+
+def all_events(kernel):
+    return np.concatenate([workgroup.events for workgroup in kernel.workgroups()])
+
+
+def warps_of(workgroup):
+    return np.split(workgroup.events, workgroup.first_event[1:-1])
+
+
+def macs_of(events):
+    products = events[(events["kind"] == Kind.COMPUTE) & (events["pipe"] == Pipe.TENSOR)]
+    return int(products["work"].sum())
+
+
+def instructions(events, pipe):
+    return int(events["count"][(events["kind"] == Kind.COMPUTE) & (events["pipe"] == pipe)].sum())
+
+
+@pytest.mark.parametrize(
+    ("version", "head_dim", "causal", "tiles", "warps"),
+    [
+        (3, 64, 0, (192, 192), 13),
+        (3, 64, 1, (192, 128), 13),
+        (3, 128, 0, (128, 176), 9),
+        (3, 128, 1, (128, 128), 9),
+        (3, 256, 1, (128, 80), 9),
+        (4, 128, 0, (256, 128), 17),
+        (4, 256, 0, (128, 128), 9),
+    ],
+)
+def test_tiles_and_warps_are_those_of_the_sources(version, head_dim, causal, tiles, warps):
+    """hopper/tile_size.h; flash_attn/cute/flash_fwd_sm100.py: two tiles of 128 queries."""
+    kernel = make_kernel(text_of(version, head_dim=head_dim, causal=causal))
+    assert kernel.tiles == tiles and kernel.info.warps_per_workgroup == warps
+
+
+@pytest.mark.parametrize(("version", "head_dim", "causal"), [*product((3, 4), HEADS, (0, 1))])
+@pytest.mark.parametrize("backward", ["", ",backward=1"])
+def test_one_workgroup_fills_a_cu(version, head_dim, causal, backward):
+    machine = load_preset(MACHINES[version]).machine
+    kernel = main_kernel(text_of(version, backward, head_dim=head_dim, causal=causal))
+    assert occupancy_of(machine.cu, kernel.info).workgroups == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "causal", "blocks"),
+    [
+        (3, 0, 3 * 2 * 128 * 176),
+        (3, 1, (1 + 2 + 3) * 128 * 128),
+        (4, 0, 2 * 3 * 256 * 128),
+        (4, 1, (2 + 3) * 256 * 128),
+    ],
+)
+def test_matrix_work_is_that_of_whole_blocks(version, causal, blocks):
+    """300 queries and keys. On Hopper three blocks of 128 queries and two of 176 keys, with causality up to three of
+    128. On Blackwell two of 256 queries and three of 128 keys; the first 256 queries see two of them."""
+    kernel = make_kernel(text_of(version, causal=causal, batch=2, heads=3))
+    assert macs_of(all_events(kernel)) == 2 * 3 * blocks * 2 * 128
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_backward_pass_multiplies_five_times(version):
+    """256 queries and keys in tiles of 64 or 128 x 128, with causality only those that the diagonal crosses or that lie
+    below; pairs of workgroups begin with the same queries."""
+    kernel = main_kernel(text_of(version, ",backward=1", seq=256))
+    tiles = {3: (4 + 2) * 64 * 128, 4: (2 + 2) * 128 * 128}[version]
+    assert macs_of(all_events(kernel)) == 5 * tiles * 128
+    assert kernel.flops == 10 * (256 * 257 // 2) * 128
+
+
+@pytest.mark.parametrize(("version", "share"), [(3, 1), (4, 1 - 1 / 8)])
+def test_exponentials_run_beside_the_other_arithmetic(version, share):
+    """A part of them are polynomials on Blackwell: 3 instructions of the integer pipe and 6 of the FMA pipe each."""
+    kernel = make_kernel(text_of(version, seq=256))
+    events = all_events(kernel)
+    blocks = {3: (1 + 2) * 128 * 128, 4: 2 * 256 * 128}[version]
+    assert instructions(events, Pipe.SFU) == blocks / 32 * share
+    exponentials = events[(events["kind"] == Kind.COMPUTE) & (events["pipe"] == Pipe.SFU)]
+    assert set(exponentials["space"]) == {LATER} and len(set(exponentials["slot"])) == 1
+    waits = events["wait"] & (np.uint64(1) << np.uint64(exponentials["slot"][0]))
+    assert np.count_nonzero(waits) == len(exponentials)
+    setup, scale = {3: (9 * 2 * 64, 2 * 128 * 128 // 32), 4: (17 * 64, 256 * 128 // 32)}[version]
+    alu = {3: 1.5, 4: 1 + 3 / 8}[version] * blocks / 32
+    fma = {3: 2.0, 4: 2 + 6 / 8}[version] * blocks / 32
+    rescaled = 128 * 128 // 32 if version == 3 else 0  # of each block of keys but the first
+    assert (instructions(events, Pipe.ALU), instructions(events, Pipe.FMA)) == (alu + setup, fma + scale + rescaled)
+
+
+@pytest.mark.parametrize(
+    ("text", "copies"),
+    [
+        (text_of(3, causal=0), 3 * 300),  # three blocks of queries
+        (text_of(3), 128 + 256 + 300),
+        (text_of(4, causal=0), 300),  # a pair: each has half of the rows of a tile
+        (text_of(4, causal=0, seq=256), 256),  # one workgroup
+        (text_of(4, causal=0, seq=700), 2 * 700),
+        (text_of(4), 256 + 300),
+    ],
+)
+def test_keys_and_values_are_copied_in_bulk(text, copies):
+    kernel = make_kernel(text)
+    lines, sectors = np.zeros((2, max(Kind) + 1), np.int64)
+    for workgroup in kernel.workgroups():
+        count_requests(workgroup.events, workgroup.addresses, lines, sectors)
+    events = all_events(kernel)
+    bulk = events[events["kind"] == Kind.BULK]
+    loads = bulk[bulk["space"] == Bulk.LOAD]
+    queries = kernel.shape.queries
+    assert int((loads["work"] * loads["stride"].astype(np.int64)).sum()) == (2 * copies + queries) * 256
+    stores = bulk[bulk["space"] == Bulk.STORE]
+    assert int(stores["work"].sum()) == queries
+    rows = sorted(
+        (int(base), int(base) + int(work) * 256) for base, work in zip(stores["base"], stores["work"], strict=True)
+    )
+    assert rows[0][0] == kernel.o and rows[-1][1] == kernel.o + queries * 256
+    assert all(end == start for (_, end), (start, _) in pairwise(rows))
+
+
+@pytest.mark.parametrize(("version", "backward"), [*product((3, 4), ("", ",backward=1"))])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_every_turn_of_a_barrier_is_completed_before_a_warp_waits_for_it(version, backward, causal):
+    """All warps together arrive as often as a phase needs, and as often as the last wait asks for."""
+    kernel = main_kernel(text_of(version, backward, seq=700, causal=causal))
+    for workgroup in kernel.workgroups():
+        arrived, needed, waited = Counter(), {}, Counter()
+        for event in workgroup.events[workgroup.events["kind"] == Kind.BARRIER]:
+            number = int(event["slot"])
+            if event["space"] == PHASE_ARRIVE:
+                arrived[number] += 1
+                needed.setdefault(number, int(event["work"]))
+                assert needed[number] == event["work"]
+            elif event["space"] == PHASE_WAIT and event["work"] > 0:
+                waited[number] = max(waited[number], int(event["work"]))
+        assert set(waited) <= set(arrived)
+        assert all(arrived[number] % needed[number] == 0 for number in arrived)
+        assert all(arrived[number] // needed[number] >= waited[number] for number in waited)
+
+
+def test_the_heaviest_workgroups_of_a_section_come_first_with_causality():
+    """32 MB hold the keys and values of 8 heads of 8192 tokens: their last blocks of queries come first, then those
+    before. 11 heads: the last section has three."""
+    kernel = make_kernel(text_of(3, heads=11, seq=8192))
+    first = [next(kernel.workgroups(index)).events for index in (0, 7, 8, 8 * 64, 8 * 64 + 2, 8 * 64 + 3)]
+    queries = [int(events["base"][events["kind"] == Kind.BULK].min()) - kernel.q for events in first]
+    row, block = 11 * 256, 128 * 11 * 256
+    assert queries == [
+        63 * block,
+        63 * block + 7 * 256,
+        62 * block,
+        63 * block + 8 * 256,
+        63 * block + 10 * 256,
+        62 * block + 8 * 256,
+    ]
+    assert row * 128 == block and kernel.period == 8 * 64
+
+
+def test_grouped_heads_are_in_one_section():
+    kernel = make_kernel(text_of(4, heads=8, kv_heads=1, seq=32768, batch=4))
+    assert kernel.period == 8 * 2 * 128  # 50 MB hold the keys and values of two heads of 16 MB
+
+
+def test_a_pair_needs_more_queries_than_one_workgroup_has_and_no_causality():
+    clusters = [
+        make_kernel(text_of(4, seq=seq, causal=causal, head_dim=head_dim)).info.cluster
+        for seq, causal, head_dim in ((257, 0, 128), (256, 0, 128), (257, 1, 128), (257, 0, 64), (257, 0, 192))
+    ]
+    assert clusters == [2, 1, 1, 1, 1]
+    assert main_kernel(text_of(4, ",backward=1", head_dim=64)).info.cluster == 1
+    assert main_kernel(text_of(4, ",backward=1")).info.cluster == 2
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_gradients_of_queries_are_added_once_for_each_tile_of_keys(version):
+    kernel = main_kernel(text_of(version, ",backward=1", seq=300, causal=0))
+    events = all_events(kernel)
+    bulk = events[events["kind"] == Kind.BULK]
+    sums, loads, out = (bulk[bulk["space"] == kind] for kind in (Bulk.REDUCE, Bulk.LOAD, Bulk.STORE))
+    blocks = kernel.info.workgroups
+    assert blocks == (3 if version == 3 else 4)
+    assert int(sums["work"].sum()) == blocks * 300 and set(sums["stride"]) == {512}
+    assert int(out["work"].sum()) == 2 * 300
+    halves = 2 if version == 4 else 1
+    kept, walked = 2 * 300, 2 * 300 * blocks // halves
+    assert int(loads["work"].sum()) == kept + walked
+
+
+@pytest.mark.parametrize(
+    ("preset", "more", "version"),
+    [
+        ("h100_sxm", "", 3),
+        ("h200", ",backward=1", 3),
+        ("b200", "", 4),
+        ("b200", ",backward=1", 4),
+        ("a100_80g", "", 2),
+        ("mi300x", "", 2),
+        ("h100_sxm", ",library=torch", 2),
+        ("h100_sxm", ",paged=1", 2),
+        ("h100_sxm", ",queries=1", 2),
+        ("h100_sxm", ",version=2", 2),
+        ("h100_sxm", ",version=4", 4),
+    ],
+)
+def test_a_machine_has_the_version_that_is_made_for_it(preset, more, version):
+    gpu = gpu_facts(load_preset(preset).machine)
+    kernels = make_kernels(f"flash_attention:batch=1,heads=1,seq=256{more}", gpu)
+    kernel = kernels[1] if "backward" in more else kernels[0]
+    cost = 1.59 if version == 2 and preset in ("h100_sxm", "h200", "b200") else 1.0
+    assert (kernel.shape.version, kernel.shape.mac_cost) == (version, cost)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (",version=3,paged=1", "version = 3: allowed with paged=false"),
+        (",version=3,library=torch", "version = 3: allowed with library=generic"),
+        (",version=4,lanes=64", "version = 4: allowed with lanes=32"),
+        (",version=3,queries=1", "version = 3: allowed is 2"),
+        (",version=5", "version = 5: allowed are 2, 3, 4"),
+    ],
+)
+def test_a_version_that_does_not_exist_is_refused(more, message):
+    with pytest.raises(UserError, match=message):
+        make_kernels(f"flash_attention:batch=1,heads=1,seq=256{more}")
+
+
+def test_a_machine_without_bulk_copies_has_no_newer_version():
+    gpu = gpu_facts(load_preset("a100_80g").machine)
+    with pytest.raises(UserError, match="version = 3: the machine has no bulk copies"):
+        make_kernels("flash_attention:batch=1,heads=1,seq=256,version=3", gpu)
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_operands_in_shared_memory_are_read_once_for_a_group(version):
+    """An iteration of a group reads its queries, a tile of keys and one of values; on Blackwell pairs read half of
+    their tiles themselves."""
+    kernel = make_kernel(text_of(version, causal=int(version == 3), seq=700))
+    workgroup = next(kernel.workgroups())
+    groups, rows, tile = {3: (2, 64, 128), 4: (2, 128, 64)}[version]
+    iterations = -(-700 // kernel.block_n)
+    loads = workgroup.events[(workgroup.events["kind"] == Kind.LOAD) & (workgroup.events["space"] == Space.SHARED)]
+    assert int(loads["count"].sum()) * 512 == groups * iterations * (rows + 2 * tile) * 256

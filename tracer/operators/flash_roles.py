@@ -1,0 +1,352 @@
+"""The forward kernels of FlashAttention 3 (Hopper; Shah et al., arXiv 2407.08608) and 4 (Blackwell): warps with roles.
+
+One warp copies queries, keys and values in bulk (TMA) into stages of shared memory. Groups of four warps have the
+queries, 64 each on Hopper, 128 on Blackwell. On Hopper a group multiplies too (WGMMA): the next scores and the output
+of those before, beside the softmax. On Blackwell four more warps for each group stand for the one that multiplies for
+all (tcgen05): the output of the scores before, then the next scores, while the other group takes its softmax.
+
+Without causality, pairs of workgroups on Blackwell keep half of the keys and values each (`Roles.paired`), as pairs of
+a GEMM do (D64).
+
+Left out: persistent workgroups (each tile has its own), pieces of scores that are handed over early, masks (D65).
+"""
+
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tracer.events import VECTOR_BYTES, access, compute, event, join
+from tracer.operators.flash_kernel import (
+    LATENCY_CLK,
+    REGISTERS,
+    SCORE_FMA,
+    SCORE_SFU,
+    SETUP_INSTRUCTIONS,
+    STAT_BYTES,
+    FlashForward,
+    Part,
+    line_of_numbers,
+)
+from tracer.operators.flash_shape import FlashShape
+from tracer.operators.stage_ring import (
+    Parts,
+    Ring,
+    arrival,
+    bulk_load,
+    bulk_store,
+    loop,
+    streamed,
+    until_done,
+    until_free,
+)
+from tracer.operators.tile_loop import SFU_LATENCY_CLK, Phase, TileLoop
+from traces.schema import LATER, Kind, Pipe, Space
+from traces.source import KernelInfo
+
+GROUP = 4
+"""Warps of a group."""
+FILE_REGISTERS = 16384
+"""Registers of a scheduler, each GROUP-th warp: one workgroup takes them all."""
+STAGED, COPIED, SCORES, OUTPUT, EXPONENTIALS = range(1, 6)
+"""Scoreboard slots: results in shared memory, and on their way from there; products; exponentials."""
+INSTRUCTION_K = 16
+"""Depth of a matrix instruction of 16-bit operands."""
+
+
+class Roles(NamedTuple):
+    """Tiles for heads of up to `head_dim` elements.
+
+    Attributes:
+        groups: of warps, with queries of their own.
+        keys, causal_keys: of an iteration.
+        paired: without causality, pairs of workgroups keep half of each tile of keys and values.
+    """
+
+    head_dim: int
+    groups: int
+    keys: int
+    causal_keys: int
+    paired: bool = False
+
+
+HOPPER = (Roles(64, 3, 192, 128), Roles(96, 3, 144, 144), Roles(128, 2, 176, 128), Roles(192, 2, 112, 112),
+          Roles(256, 2, 80, 80))  # fmt: skip
+"""Dao-AILab/flash-attention @0251105a, hopper/tile_size.h; two stages of keys and two of values
+(hopper/flash_fwd_launch_template.h)."""
+BLACKWELL = (Roles(112, 2, 128, 128), Roles(128, 2, 128, 128, True), Roles(192, 2, 128, 128), Roles(256, 1, 128, 128))
+"""The same, flash_attn/cute/flash_fwd_sm100.py and interface.py (`use_2cta_instrs`). Heads of 129 to 191 elements and
+of 192 with as wide values are not there, and those of 256 have a kernel of their own: assumed."""
+BLACKWELL_STAGE_BYTES = 224 << 10
+"""Shared memory for queries, outputs and the stages of keys and values (`_setup_attributes`)."""
+STAGES_MAX = 12
+"""As many as there are transaction barriers here; more are of no use."""
+L2_BYTES = {3: 32 << 20, 4: 50 << 20}
+"""Keys and values of a section (tile_scheduler.hpp, tile_scheduler.py)."""
+PAIR_QUERIES = 256
+"""Pairs have more queries than this (interface.py)."""
+EMULATED = {False: 3 / 16, True: 1 / 8}
+"""Share of exponentials that polynomials compute on Blackwell, without and with causality: of 128 scores in fragments
+of 32, 2 of 4 fragments with 6 of 16 or 4 of 16 pairs (softmax.py, `apply_exp2_convert`, `_TUNING_CONFIG`, heads of
+128; taken for all heads)."""
+EMULATED_ALU, EMULATED_FMA = 3.0, 6.0
+"""Instructions of one of them: limit, shift, sum of integers; rounding, two differences, polynomial of degree 3
+(utils.py, `ex2_emulation_2`; packed instructions take two turns of the pipe)."""
+LARGEST_ALU, CONVERT_ALU = {3: 1.0, 4: 0.5}, 0.5
+"""Instructions per score: the maximum, on Blackwell of three numbers at a time; conversion of two."""
+
+
+@cache
+def _softmax(lanes: int, scores: int, version: int, causal: bool) -> Parts:
+    """Softmax of `scores` scores of a warp: the maximum, then exponentials beside the other arithmetic."""
+    emulated = EMULATED[causal] if version > 3 else 0.0
+    largest = LARGEST_ALU[version]
+    each = scores / lanes
+    exponentials = compute(Pipe.SFU, round(SCORE_SFU * (1 - emulated) * each), SFU_LATENCY_CLK, slot=EXPONENTIALS)
+    exponentials["space"] = LATER
+    return [
+        compute(Pipe.ALU, round(largest * each), LATENCY_CLK),
+        exponentials,
+        compute(Pipe.FMA, round((SCORE_FMA + emulated * EMULATED_FMA) * each), LATENCY_CLK),
+        compute(Pipe.ALU, round((CONVERT_ALU + emulated * EMULATED_ALU) * each), LATENCY_CLK),
+        event(Kind.WAIT, wait=1 << EXPONENTIALS),
+    ]
+
+
+def multiply(shape: FlashShape, macs: int, shared_bytes: int, slot: int, instruction_macs: int) -> list[np.ndarray]:
+    """A product of a warp, with operands of `shared_bytes` in shared memory, whose result clears the slot.
+
+    macs, instruction_macs: multiply-accumulates, and those of an instruction.
+    """
+    made = TileLoop(GROUP, shape.lanes, 0, (), shape.mac_cost, instruction_macs)
+    events = made.arithmetic(Phase(0, 0, 0, macs, shared_bytes))
+    for each in events:
+        products = each["kind"] == Kind.COMPUTE
+        each["space"][products], each["slot"][products] = LATER, slot
+    return events
+
+
+def registers_of(warps: int, lanes: int) -> int:
+    """Registers of a lane of a workgroup that fills a CU."""
+    return min(REGISTERS, FILE_REGISTERS // (-(-warps // GROUP) * lanes) // 8 * 8)
+
+
+@dataclass(frozen=True)
+class FlashRoles(FlashForward):
+    """A forward kernel whose warps have roles; more than one query."""
+
+    VERSION: ClassVar[int] = 1
+
+    @property
+    def _roles(self) -> Roles:
+        table = HOPPER if self.shape.version == 3 else BLACKWELL
+        return next(each for each in table if self.shape.head_dim <= each.head_dim)
+
+    @property
+    def _group_rows(self) -> int:
+        """Queries of a group of warps."""
+        return 64 if self.shape.version == 3 else 128
+
+    @property
+    def _groups(self) -> int:
+        groups = self._roles.groups
+        return groups if self.shape.version == 3 else min(groups, -(-self.shape.queries // self._group_rows))
+
+    @cached_property
+    def tiles(self) -> tuple[int, int]:
+        keys = self._roles.causal_keys if self.shape.causal else self._roles.keys
+        return self._groups * self._group_rows, keys
+
+    @property
+    def _pair(self) -> int:
+        """Workgroups that share keys and values."""
+        s = self.shape
+        return 2 if self._roles.paired and not s.causal and s.queries > PAIR_QUERIES else 1
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.shape.queries // (self.block_m * self._pair)) * self._pair
+
+    @property
+    def _stages(self) -> int:
+        """Tiles of keys or values in shared memory."""
+        if self.shape.version == 3:
+            return 4
+        return min(STAGES_MAX, (BLACKWELL_STAGE_BYTES - self._kept_bytes) // self._tile_bytes)
+
+    @property
+    def _tile_bytes(self) -> int:
+        """Size of a tile of keys in the shared memory of a workgroup."""
+        return self.block_n // self._pair * self.shape.row_bytes
+
+    @property
+    def _kept_bytes(self) -> int:
+        """Size of the queries, on Blackwell also of the outputs, which take the same place with heads from 192."""
+        apart = self.shape.version > 3 and self.shape.head_dim < 192
+        return (2 if apart else 1) * self.block_m * self.shape.row_bytes
+
+    @property
+    def _warps_number(self) -> int:
+        return GROUP * self._groups * (1 if self.shape.version == 3 else 2) + 1
+
+    @cached_property
+    def info(self) -> KernelInfo:
+        s = self.shape
+        return self.make_info(
+            f"flash_attention_{s.version}_{s.batch}x{s.heads}x{s.queries}x{s.keys}x{s.head_dim}",
+            workgroups=s.batch * s.heads * self.blocks,
+            warps=self._warps_number,
+            lanes=s.lanes,
+            registers=registers_of(self._warps_number, s.lanes),
+            shared_bytes=self._kept_bytes + self._stages * self._tile_bytes,
+            cluster=self._pair,
+        )
+
+    @property
+    def _filled(self) -> Ring:
+        """Stages that the copies fill; behind it those that are read, and the barriers of the queries."""
+        return Ring(0, self._stages)
+
+    @property
+    def _freed(self) -> Ring:
+        return Ring(self._stages, self._stages)
+
+    def _barrier(self, number: int) -> Ring:
+        """Of queries (0), and of group g: scores (1 + g), their softmax (3 + g), outputs (5 + g)."""
+        return Ring(2 * self._stages + number)
+
+    def warp_events(self, index: int) -> list[np.ndarray]:
+        sequence_head, block = self._place(index)
+        part = self.prompt(sequence_head, block)
+        iterations = -(-part.end // self.block_n)
+        groups = [self._group(number, part, iterations) for number in range(self._groups)]
+        multiply = [] if self.shape.version == 3 else [self._multiplies(g, iterations) for g in range(self._groups)]
+        return [
+            *(warp for group in groups for warp in group),
+            *(warp for warp in multiply for _ in range(GROUP)),
+            self._copies(part, block, iterations),
+        ]
+
+    @property
+    def _section(self) -> int:
+        """Heads whose workgroups are mixed with causality, so that the heaviest come first."""
+        s = self.shape
+        fit = L2_BYTES[s.version] // (2 * s.keys * s.row_bytes)
+        return min(s.batch * s.heads, s.group << max(0, fit.bit_length() - 1))
+
+    @property
+    def period(self) -> int:
+        return self.blocks * (self._section if self.shape.causal else 1)
+
+    def _place(self, index: int) -> tuple[int, int]:
+        """Head, counted over all sequences, and block of queries of a workgroup."""
+        if not self.shape.causal:
+            return divmod(index, self.blocks)
+        section, rest = divmod(index, self._section * self.blocks)
+        first = section * self._section
+        heads = min(self._section, self.shape.batch * self.shape.heads - first)
+        return first + rest % heads, self.blocks - 1 - rest // heads
+
+    def _copies(self, part: Part, block: int, iterations: int) -> np.ndarray:
+        """The warp that copies."""
+        s, filled, freed = self.shape, self._filled, self._freed
+        setup = compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)
+        queries = self._barrier(0)
+        first = arrival(queries, 1)._replace(events=bulk_load(part.q, s.row_bytes))
+        kept = self.block_n // self._pair
+        tiles = [
+            tile._replace(address=tile.address + skipped * tile.pitch_bytes, rows=max(0, tile.rows - skipped))
+            for tile in self.streams(part)
+            for skipped in [block % self._pair * kept]
+        ]
+        parts: Parts = []
+        for turn, tile in enumerate(tiles):
+            load = arrival(filled, 1)._replace(events=bulk_load(tile._replace(rows=kept), s.row_bytes))
+            parts += [until_free(freed, 2, turn), load._replace(turns=2, turn=turn), arrival(filled, 1, 2, turn)]
+        walk = streamed(parts, tiles, self.block_n, kept, iterations)
+        return join([setup, loop([first, arrival(queries, 1)], 1), walk, event(Kind.EXIT)])
+
+    def _group(self, number: int, part: Part, iterations: int) -> list[np.ndarray]:
+        """The warps of a group: softmax and output, on Hopper also the products."""
+        s, rows = self.shape, self._group_rows // GROUP
+        events = self._softmaxes(number, iterations)
+        out = access(Kind.STORE, lanes=s.lanes, space=Space.SHARED, slot=STAGED)
+        out["count"] = -(-rows * s.row_bytes // (s.lanes * VECTOR_BYTES))
+        warps = []
+        for warp in range(GROUP):
+            first = number * self._group_rows + warp * rows
+            left = max(0, min(rows, part.o.rows - first))
+            mine = part.o._replace(address=part.o.address + first * part.o.pitch_bytes, rows=left)
+            parts = [events, out, bulk_store(mine, s.row_bytes, COPIED, 1 << STAGED)]
+            if self.stats is not None and left > 0:
+                address = self.stats + (part.stats + first) * STAT_BYTES
+                parts.append(line_of_numbers(Kind.STORE, address, left, s.lanes))
+            warps.append(join([*parts, event(Kind.EXIT)]))
+        return warps
+
+    def _softmaxes(self, number: int, iterations: int) -> np.ndarray:
+        """What each warp of a group does before it stores."""
+        s, rows = self.shape, self._group_rows // GROUP
+        softmax = _softmax(s.lanes, rows * self.block_n, s.version, s.causal)
+        scale = compute(Pipe.FMA, rows * s.head_dim // s.lanes, LATENCY_CLK)
+        if s.version == 3:
+            return join([self._products(number, iterations, [], [*softmax], [scale]), scale])
+        setup = compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)
+        walk: Parts = [until_done(self._barrier(1 + number)), *softmax, arrival(self._barrier(3 + number), GROUP)]
+        end: Parts = [until_done(self._barrier(5 + number)), scale]
+        return join([setup, loop(walk, iterations), loop(end, 1)])
+
+    def _multiplies(self, group: int, iterations: int) -> np.ndarray:
+        """One of the four warps that multiply for a group on Blackwell."""
+        ready = until_done(self._barrier(3 + group))
+        return join([self._products(group, iterations, [ready], [], []), event(Kind.EXIT)])
+
+    def _multiply(self, shared_bytes: int, slot: int) -> list[np.ndarray]:
+        """What a warp multiplies of the scores or of the output of a group.
+
+        shared_bytes: of the operand in shared memory that is the group's own. A tile of keys or values, the other one,
+        is read once for the group.
+        """
+        scores = self._group_rows // GROUP * self.block_n
+        shared = shared_bytes + self._tile_bytes // GROUP
+        return multiply(self.shape, scores * self.shape.head_dim, shared, slot, scores * INSTRUCTION_K)
+
+    def _products(self, group: int, iterations: int, ready: Parts, softmax: Parts, rescale: Parts) -> np.ndarray:
+        """What a warp does that multiplies for a group: the next scores beside the output of the ones before.
+
+        ready: it waits for the softmax of the group. softmax, rescale: what it does itself between the products.
+        """
+        filled, readers = self._filled, GROUP * self._groups
+        of_scores = self._multiply(self._group_rows // GROUP * self.shape.row_bytes, SCORES)
+        of_output = self._multiply(0, OUTPUT)
+        scores_done, output_done = event(Kind.WAIT, wait=1 << SCORES), event(Kind.WAIT, wait=1 << OUTPUT)
+        tell: Parts = [] if softmax else [arrival(self._barrier(1 + group), GROUP)]
+
+        def keys_read(turn: int) -> Parts:
+            return [scores_done, *tell, arrival(self._freed, readers, 2, turn), *softmax]
+
+        output: Parts = [until_done(filled, 2, 1), *ready, *of_output]
+        read = arrival(self._freed, readers, 2, 1)
+        begin: Parts = [until_done(filled, 2, 0), *of_scores, *keys_read(0)]
+        walk = (
+            [until_done(filled, 2, 2), *of_scores, *output]
+            if softmax
+            else [*output, until_done(filled, 2, 2), *of_scores]
+        )
+        after: Parts = [output_done, read, *rescale]
+        walk += [*keys_read(2), *after] if softmax else [*after, *keys_read(2)]
+        end: Parts = [*output, output_done, *([] if softmax else [arrival(self._barrier(5 + group), GROUP)])]
+        return join([
+            compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK),
+            loop([until_done(self._barrier(0))], 1),
+            loop(begin, 1),
+            loop(walk, iterations - 1),
+            loop(end, 1, iterations - 1),
+        ])  # fmt: skip
+
+
+def forward_kernel(shape: FlashShape, q: int, k: int, v: int, o: int, stats: int | None) -> FlashForward:
+    """The forward kernel of a prompt. q, k, v, o, stats: addresses."""
+    kind = FlashForward if shape.version == 2 else FlashRoles
+    return kind(shape, q, k, v, o, stats)
