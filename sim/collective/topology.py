@@ -71,7 +71,7 @@ def adding_switch(machine: Machine, gpus: int) -> AddingSwitch:
     if link.topology != Topology.SWITCH or not link.in_switch:
         raise UserError(
             f"link.in_switch: found {str(link.in_switch).lower()} with link.topology = {link.topology.name.lower()}; "
-            "allowed for NVLS is true with switch: the switch adds and copies (h100_sxm, h200, b200)"
+            "allowed for NVLS is true with switch: the switch adds and copies (h100_sxm, h200, b200, b300)"
         )
     if gpus >= MAX_GPUS:
         raise UserError(f"gpus: found {gpus}, allowed for NVLS are 2 to {MAX_GPUS - 1}")

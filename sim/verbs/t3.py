@@ -102,7 +102,7 @@ def t3(
 
     What software does today is simulated if --configuration names it: Library (NCCL or RCCL, on machines that have
     one), Decomposed, Copy-engines, FLUX. The last three need --set link.topology=switch or fully_connected. NVLS,
-    SP-NVLS and T3-NVLS need a switch that adds and copies: --preset h100_sxm, h200 or b200, or --set
+    SP-NVLS and T3-NVLS need a switch that adds and copies: --preset h100_sxm, h200, b200 or b300, or --set
     link.in_switch=true with a switch.
 
     A whole sub-layer (--model t-nlg --layer fc2 --tp 8) takes one or two minutes. This example takes seconds:

@@ -37,6 +37,7 @@ class GemmLibrary(IntEnum):
     CDNA3 = 5
     SM100 = 6
     SM75 = 7
+    SM103 = 8
 
 
 class GpuFacts(NamedTuple):
@@ -118,12 +119,17 @@ class Architecture:
         return self.types.get(dtype, 1.0) * (self.older if older else 1.0)
 
 
+def _table(tables: dict[str, Any], name: str) -> dict[str, Any]:
+    """A table with what it has from the one that it is like."""
+    like = tables[name].get("like")
+    return (_table(tables, like) if like else {}) | tables[name]
+
+
 @cache
 def architecture(library: GemmLibrary) -> Architecture:
     """Read a table."""
     name = library.name.lower()
-    tables = read_toml(TABLE)
-    table = tables.get(tables[name].get("like"), {}) | tables[name]
+    table = _table(read_toml(TABLE), name)
     copy, piece_k, warpgroup = Copy[table["copy"].upper()], table["piece_k"], table.get("warpgroup", 1)
     program: dict[str, Any] = {name: table[name] for name in PROGRAM if name in table}
     if "epilogue" in table:

@@ -1,4 +1,6 @@
-"""Fused attention as FlashAttention 2 (Dao, arXiv 2307.08691): scores stay on the chip.
+"""Fused attention as FlashAttention 2 (Dao, arXiv 2307.08691), and of prompts and training also 3 and 4: scores stay
+on the chip. `tracer.operators.flash_roles` says what is different in versions 3 and 4. Their traffic is the same, but
+pairs of workgroups load keys and values (backward: queries and gradients of outputs) once for both.
 
 q, k, v and o are [batch, sequence, heads, head_dim] (k and v with `kv_heads`); q has `queries` positions, k and v have
 `seq`. With `causal` a query sees the keys up to its own position; the last query sees all.
@@ -49,7 +51,7 @@ SPLIT_WORKGROUPS = 256
 MIN_SPLIT_KEYS = 128
 SUM_BYTES = 4
 """Partial outputs and summed gradients: fp32."""
-NEWEST = {GemmLibrary.SM90: 3, GemmLibrary.SM100: 4}
+NEWEST = {GemmLibrary.SM90: 3, GemmLibrary.SM100: 4, GemmLibrary.SM103: 4}
 """The version of FlashAttention for prompts that is made for the GPUs of a library; 2 runs on all."""
 
 

@@ -3,10 +3,10 @@
 One warp copies queries, keys and values in bulk (TMA) into stages of shared memory. Groups of four warps have the
 queries, 64 each on Hopper, 128 on Blackwell. On Hopper a group multiplies too (WGMMA): the next scores and the output
 of those before, beside the softmax. On Blackwell four more warps for each group stand for the one that multiplies for
-all (tcgen05): the output of the scores before, then the next scores, while the other group takes its softmax.
+all (tcgen05): the output of the scores before, then the next scores, while the other group takes its softmax. Groups
+begin their products in turn.
 
-Without causality, pairs of workgroups on Blackwell keep half of the keys and values each (`Roles.paired`), as pairs of
-a GEMM do (D64).
+Pairs of workgroups on Blackwell keep half of the keys and values each, as pairs of a GEMM do (D64).
 
 Left out: persistent workgroups (each tile has its own), pieces of scores that are handed over early, masks (D65).
 """
@@ -49,8 +49,10 @@ GROUP = 4
 """Warps of a group."""
 FILE_REGISTERS = 16384
 """Registers of a scheduler, each GROUP-th warp: one workgroup takes them all."""
-STAGED, COPIED, SCORES, OUTPUT, EXPONENTIALS = range(1, 6)
-"""Scoreboard slots: results in shared memory, and on their way from there; products; exponentials."""
+STAGED, COPIED, SCORES, OUTPUT = range(1, 5)
+"""Scoreboard slots: results in shared memory, and on their way from there; products."""
+PIECES = 4
+"""Pieces of a softmax: a row of 128 scores has 4 fragments in FlashAttention 4 (softmax.py, `apply_exp2_convert`)."""
 INSTRUCTION_K = 16
 """Depth of a matrix instruction of 16-bit operands."""
 
@@ -62,6 +64,9 @@ class Roles(NamedTuple):
         groups: of warps, with queries of their own.
         keys, causal_keys: of an iteration.
         paired: without causality, pairs of workgroups keep half of each tile of keys and values.
+        causal_pair: also with it.
+        stored, causal_stored: the softmax goes through shared memory, without and with causality.
+        in_turn: groups begin their products one after the other.
     """
 
     head_dim: int
@@ -69,23 +74,36 @@ class Roles(NamedTuple):
     keys: int
     causal_keys: int
     paired: bool = False
+    causal_pair: bool = False
+    stored: bool = False
+    causal_stored: bool = False
+    in_turn: bool = False
 
 
-HOPPER = (Roles(64, 3, 192, 128), Roles(96, 3, 144, 144), Roles(128, 2, 176, 128), Roles(192, 2, 112, 112),
-          Roles(256, 2, 80, 80))  # fmt: skip
+HOPPER = (
+    Roles(64, 3, 192, 128, stored=True, in_turn=True),
+    Roles(96, 3, 144, 144, stored=True, causal_stored=True, in_turn=True),
+    Roles(128, 2, 176, 128, in_turn=True),
+    Roles(192, 2, 112, 112),
+    Roles(256, 2, 80, 80),
+)
 """Dao-AILab/flash-attention @0251105a, hopper/tile_size.h; two stages of keys and two of values
-(hopper/flash_fwd_launch_template.h)."""
-BLACKWELL = (Roles(112, 2, 128, 128), Roles(128, 2, 128, 128, True), Roles(192, 2, 128, 128), Roles(256, 1, 128, 128))
+(hopper/flash_fwd_launch_template.h); turns (mainloop_fwd_sm90_tma_gmma_ws.hpp, `UseSchedulerBarrier`)."""
+BLACKWELL = (
+    Roles(112, 2, 128, 128, in_turn=True),
+    Roles(128, 2, 128, 128, paired=True, in_turn=True),
+    Roles(192, 2, 128, 128, in_turn=True),
+    Roles(256, 1, 128, 128, paired=True, causal_pair=True),
+)
 """The same, flash_attn/cute/flash_fwd_sm100.py and interface.py (`use_2cta_instrs`). Heads of 129 to 191 elements and
-of 192 with as wide values are not there, and those of 256 have a kernel of their own: assumed."""
+of 192 with as wide values are not there: assumed. Those of 256 have a kernel of their own, whose pairs, tile of 128
+queries and two places for scores (`qk_acc_stage`) are here (sm100_hd256_2cta_fmha_forward.py)."""
 BLACKWELL_STAGE_BYTES = 224 << 10
 """Shared memory for queries, outputs and the stages of keys and values (`_setup_attributes`)."""
-STAGES_MAX = 12
+STAGES_MAX = 11
 """As many as there are transaction barriers here; more are of no use."""
 L2_BYTES = {3: 32 << 20, 4: 50 << 20}
 """Keys and values of a section (tile_scheduler.hpp, tile_scheduler.py)."""
-PAIR_QUERIES = 256
-"""Pairs have more queries than this (interface.py)."""
 EMULATED = {False: 3 / 16, True: 1 / 8}
 """Share of exponentials that polynomials compute on Blackwell, without and with causality: of 128 scores in fragments
 of 32, 2 of 4 fragments with 6 of 16 or 4 of 16 pairs (softmax.py, `apply_exp2_convert`, `_TUNING_CONFIG`, heads of
@@ -99,19 +117,38 @@ LARGEST_ALU, CONVERT_ALU = {3: 1.0, 4: 0.5}, 0.5
 
 @cache
 def _softmax(lanes: int, scores: int, version: int, causal: bool) -> Parts:
-    """Softmax of `scores` scores of a warp: the maximum, then exponentials beside the other arithmetic."""
+    """Softmax of `scores` scores of a warp."""
     emulated = EMULATED[causal] if version > 3 else 0.0
-    largest = LARGEST_ALU[version]
-    each = scores / lanes
-    exponentials = compute(Pipe.SFU, round(SCORE_SFU * (1 - emulated) * each), SFU_LATENCY_CLK, slot=EXPONENTIALS)
-    exponentials["space"] = LATER
-    return [
-        compute(Pipe.ALU, round(largest * each), LATENCY_CLK),
-        exponentials,
-        compute(Pipe.FMA, round((SCORE_FMA + emulated * EMULATED_FMA) * each), LATENCY_CLK),
-        compute(Pipe.ALU, round((CONVERT_ALU + emulated * EMULATED_ALU) * each), LATENCY_CLK),
-        event(Kind.WAIT, wait=1 << EXPONENTIALS),
-    ]
+    return arithmetic(
+        scores / lanes,
+        ((Pipe.ALU, LARGEST_ALU[version]),),
+        (
+            (Pipe.FMA, SCORE_FMA + emulated * EMULATED_FMA),
+            (Pipe.SFU, SCORE_SFU * (1 - emulated)),
+            (Pipe.ALU, CONVERT_ALU + emulated * EMULATED_ALU),
+        ),
+    )
+
+
+def arithmetic(each: float, *steps: tuple[tuple[Pipe, float], ...]) -> Parts:
+    """Arithmetic of `each` scores of a lane. steps: one after the other; pipes and instructions per score of each.
+
+    A run of instructions holds its scheduler. In PIECES, other warps come between.
+    """
+    made: Parts = []
+    for step in steps:
+        for piece in range(PIECES):
+            first, last = (round(each * number / PIECES) for number in (piece, piece + 1))
+            for pipe, instructions in step:
+                made += _run(pipe, instructions, first, last)
+    return made
+
+
+def _run(pipe: Pipe, instructions: float, first: int, last: int) -> list[np.ndarray]:
+    """Instructions of scores `first` to `last` of a lane, none if there are none."""
+    number = round(instructions * last) - round(instructions * first)
+    latency_clk = SFU_LATENCY_CLK if pipe == Pipe.SFU else LATENCY_CLK
+    return [compute(pipe, number, latency_clk)] if number else []
 
 
 def multiply(shape: FlashShape, macs: int, shared_bytes: int, slot: int, instruction_macs: int) -> list[np.ndarray]:
@@ -162,7 +199,8 @@ class FlashRoles(FlashForward):
     def _pair(self) -> int:
         """Workgroups that share keys and values."""
         s = self.shape
-        return 2 if self._roles.paired and not s.causal and s.queries > PAIR_QUERIES else 1
+        paired = self._roles.causal_pair if s.causal else self._roles.paired
+        return 2 if paired and s.queries > self.block_m else 1
 
     @property
     def blocks(self) -> int:
@@ -213,12 +251,15 @@ class FlashRoles(FlashForward):
         return Ring(self._stages, self._stages)
 
     def _barrier(self, number: int) -> Ring:
-        """Of queries (0), and of group g: scores (1 + g), their softmax (3 + g), outputs (5 + g)."""
+        """Of queries (0); of group g on Blackwell: scores (1 + g), their softmax (3 + g), outputs (5 + g); of all: its
+        products have begun (7 + g)."""
         return Ring(2 * self._stages + number)
 
     def warp_events(self, index: int) -> list[np.ndarray]:
         sequence_head, block = self._place(index)
         part = self.prompt(sequence_head, block)
+        if self._pair == 2:  # both walk the keys of the later one
+            part = part._replace(end=self.prompt(sequence_head, block | 1).end)
         iterations = -(-part.end // self.block_n)
         groups = [self._group(number, part, iterations) for number in range(self._groups)]
         multiply = [] if self.shape.version == 3 else [self._multiplies(g, iterations) for g in range(self._groups)]
@@ -243,10 +284,12 @@ class FlashRoles(FlashForward):
         """Head, counted over all sequences, and block of queries of a workgroup."""
         if not self.shape.causal:
             return divmod(index, self.blocks)
-        section, rest = divmod(index, self._section * self.blocks)
+        pairs, member = divmod(index, self._pair)
+        blocks = self.blocks // self._pair
+        section, rest = divmod(pairs, self._section * blocks)
         first = section * self._section
         heads = min(self._section, self.shape.batch * self.shape.heads - first)
-        return first + rest % heads, self.blocks - 1 - rest // heads
+        return first + rest % heads, (blocks - 1 - rest // heads) * self._pair + member
 
     def _copies(self, part: Part, block: int, iterations: int) -> np.ndarray:
         """The warp that copies."""
@@ -289,6 +332,10 @@ class FlashRoles(FlashForward):
         """What each warp of a group does before it stores."""
         s, rows = self.shape, self._group_rows // GROUP
         softmax = _softmax(s.lanes, rows * self.block_n, s.version, s.causal)
+        if self._stored_bytes:
+            store = access(Kind.STORE, lanes=s.lanes, space=Space.SHARED, slot=STAGED)
+            store["count"] = -(-self._stored_bytes // (s.lanes * VECTOR_BYTES))
+            softmax = [*softmax, store, event(Kind.WAIT, wait=1 << STAGED)]
         scale = compute(Pipe.FMA, rows * s.head_dim // s.lanes, LATENCY_CLK)
         if s.version == 3:
             return join([self._products(number, iterations, [], [*softmax], [scale]), scale])
@@ -296,6 +343,20 @@ class FlashRoles(FlashForward):
         walk: Parts = [until_done(self._barrier(1 + number)), *softmax, arrival(self._barrier(3 + number), GROUP)]
         end: Parts = [until_done(self._barrier(5 + number)), scale]
         return join([setup, loop(walk, iterations), loop(end, 1)])
+
+    @property
+    def _stored_bytes(self) -> int:
+        """Softmax of a warp's scores that goes through shared memory."""
+        s, roles = self.shape, self._roles
+        stored = roles.causal_stored if s.causal else roles.stored
+        return self._group_rows // GROUP * self.block_n * s.element_bytes if stored else 0
+
+    def _turn(self, group: int) -> tuple[Parts, Parts]:
+        """A group waits until the one before it has begun its products of an iteration, and tells that it has."""
+        if not self._roles.in_turn or self._groups == 1:
+            return [], []
+        before = self._barrier(7 + (group - 1) % self._groups)
+        return [until_done(before) if group > 0 else until_free(before)], [arrival(self._barrier(7 + group), GROUP)]
 
     def _multiplies(self, group: int, iterations: int) -> np.ndarray:
         """One of the four warps that multiply for a group on Blackwell."""
@@ -315,11 +376,13 @@ class FlashRoles(FlashForward):
     def _products(self, group: int, iterations: int, ready: Parts, softmax: Parts, rescale: Parts) -> np.ndarray:
         """What a warp does that multiplies for a group: the next scores beside the output of the ones before.
 
+        With two groups on Blackwell the output comes first: meanwhile the other group takes its softmax.
+
         ready: it waits for the softmax of the group. softmax, rescale: what it does itself between the products.
         """
         filled, readers = self._filled, GROUP * self._groups
         of_scores = self._multiply(self._group_rows // GROUP * self.shape.row_bytes, SCORES)
-        of_output = self._multiply(0, OUTPUT)
+        of_output = self._multiply(self._stored_bytes, OUTPUT)
         scores_done, output_done = event(Kind.WAIT, wait=1 << SCORES), event(Kind.WAIT, wait=1 << OUTPUT)
         tell: Parts = [] if softmax else [arrival(self._barrier(1 + group), GROUP)]
 
@@ -329,14 +392,17 @@ class FlashRoles(FlashForward):
         output: Parts = [until_done(filled, 2, 1), *ready, *of_output]
         read = arrival(self._freed, readers, 2, 1)
         begin: Parts = [until_done(filled, 2, 0), *of_scores, *keys_read(0)]
-        walk = (
-            [until_done(filled, 2, 2), *of_scores, *output]
-            if softmax
-            else [*output, until_done(filled, 2, 2), *of_scores]
-        )
         after: Parts = [output_done, read, *rescale]
-        walk += [*keys_read(2), *after] if softmax else [*after, *keys_read(2)]
-        end: Parts = [*output, output_done, *([] if softmax else [arrival(self._barrier(5 + group), GROUP)])]
+        scores: Parts = [until_done(filled, 2, 2), *of_scores]
+        turn, begun = self._turn(group)
+        if softmax:
+            walk = [*turn, *scores, *output, *begun, *keys_read(2), *after]
+        elif self._groups == 1:
+            walk = [*scores, *keys_read(2), *output, *after]
+        else:
+            walk = [*turn, *output, *scores, *begun, *after, *keys_read(2)]
+        tell_end: Parts = [] if softmax else [arrival(self._barrier(5 + group), GROUP)]
+        end: Parts = [*turn, *output, *begun, output_done, *tell_end]
         return join([
             compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK),
             loop([until_done(self._barrier(0))], 1),

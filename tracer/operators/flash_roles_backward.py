@@ -18,8 +18,15 @@ import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event, join
 from tracer.operators.flash_backward import FlashBackward
-from tracer.operators.flash_kernel import LATENCY_CLK, SETUP_INSTRUCTIONS, STAT_BYTES, SUM_BYTES, line_of_numbers
-from tracer.operators.flash_roles import GROUP, INSTRUCTION_K, multiply, registers_of
+from tracer.operators.flash_kernel import (
+    LATENCY_CLK,
+    SCORE_SFU,
+    SETUP_INSTRUCTIONS,
+    STAT_BYTES,
+    SUM_BYTES,
+    line_of_numbers,
+)
+from tracer.operators.flash_roles import GROUP, INSTRUCTION_K, arithmetic, multiply, registers_of
 from tracer.operators.flash_shape import FlashShape
 from tracer.operators.stage_ring import (
     Parts,
@@ -32,16 +39,16 @@ from tracer.operators.stage_ring import (
     until_done,
     until_free,
 )
-from tracer.operators.tile_loop import SFU_LATENCY_CLK, Tile
-from traces.schema import LATER, Bulk, Kind, Pipe, Space
+from tracer.operators.tile_loop import Tile
+from traces.schema import Bulk, Kind, Pipe, Space
 from traces.source import KernelInfo
 
 GROUPS = 2
 """Of warps that compute."""
 WARPS_COMPUTING = GROUP * GROUPS
-STAGED, COPIED, SCORES, GRADIENTS, VALUES, QUERIES, KEYS, EXPONENTIALS, NUMBERS = range(1, 10)
+STAGED, COPIED, SCORES, GRADIENTS, VALUES, QUERIES, KEYS = range(1, 8)
 """Scoreboard slots: results in shared memory, and on their way from there; the five products (scores, their gradients,
-gradients of values, queries and keys); exponentials; the two numbers of each query."""
+gradients of values, queries and keys)."""
 SHARED_BYTES = 224 << 10
 SCALE_FMA, GRADIENT_FMA, CONVERT_ALU = 1.0, 2.0, 0.5
 """Instructions per score: scaled difference; difference and product of the gradient; conversion of two."""
@@ -205,17 +212,9 @@ class FlashRolesBackward(FlashBackward):
         """Softmax of a warp's scores, and its gradient, which goes to shared memory."""
         s, (m, n) = self.shape, self.tiles
         each = m * n / WARPS_COMPUTING / s.lanes
-        exponentials = compute(Pipe.SFU, round(each), SFU_LATENCY_CLK, slot=EXPONENTIALS)
-        exponentials["space"] = LATER
-        softmax: Parts = [
-            compute(Pipe.FMA, round(SCALE_FMA * each), LATENCY_CLK),
-            exponentials,
-            event(Kind.WAIT, wait=1 << EXPONENTIALS),
-            compute(Pipe.ALU, round(CONVERT_ALU * each), LATENCY_CLK),
-        ]
+        softmax = arithmetic(each, ((Pipe.FMA, SCALE_FMA), (Pipe.SFU, SCORE_SFU), (Pipe.ALU, CONVERT_ALU)))
         gradient: Parts = [
-            compute(Pipe.FMA, round(GRADIENT_FMA * each), LATENCY_CLK),
-            compute(Pipe.ALU, round(CONVERT_ALU * each), LATENCY_CLK),
+            *arithmetic(each, ((Pipe.FMA, GRADIENT_FMA), (Pipe.ALU, CONVERT_ALU))),
             self._to_shared(m * n * s.element_bytes // WARPS_COMPUTING, 0),
             event(Kind.WAIT, wait=1 << STAGED),
         ]

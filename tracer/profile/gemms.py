@@ -58,8 +58,8 @@ FAMILIES = (
 """The first whose pattern is in a name is that of the kernel."""
 WHOLE_ALIGN = 8
 """Elements of two bytes of the widest access of a lane."""
-BLACKWELL = re.compile(r"\bG?B[123]\d\d\b")
-"""In names of GPUs. Their kernels of cuBLAS have names like those of Hopper."""
+BLACKWELL = {"sm103": re.compile(r"\bG?B3\d\d\b"), "sm100": re.compile(r"\bG?B[12]\d\d\b")}
+"""Table -> in names of GPUs. Their kernels of cuBLAS have names like those of Hopper."""
 OLD_K = 32
 """Depth of a K-step if the name does not say it."""
 
@@ -69,8 +69,9 @@ def kernel_fields(call: Call, gpu: str = "") -> str:
     for family in FAMILIES:
         found = family.pattern.search(call.kernels[0])
         if found:
-            if family.table == "sm90" and BLACKWELL.search(gpu):
-                family = family._replace(table="sm100")
+            if family.table == "sm90":
+                newer = [table for table, names in BLACKWELL.items() if names.search(gpu)]
+                family = family._replace(table=newer[0]) if newer else family
             return _fields(family, {name: int(value) for name, value in found.groupdict().items() if value}, call)
     return ""
 

@@ -98,21 +98,69 @@ def test_the_backward_pass_multiplies_five_times(version):
 
 
 @pytest.mark.parametrize(("version", "share"), [(3, 1), (4, 1 - 1 / 8)])
-def test_exponentials_run_beside_the_other_arithmetic(version, share):
-    """A part of them are polynomials on Blackwell: 3 instructions of the integer pipe and 6 of the FMA pipe each."""
+def test_instructions_of_a_softmax(version, share):
+    """A part of the exponentials are polynomials on Blackwell: 3 instructions of the integer pipe and 6 of the FMA pipe
+    each. A run has at most a quarter of a block's scores."""
     kernel = make_kernel(text_of(version, seq=256))
     events = all_events(kernel)
     blocks = {3: (1 + 2) * 128 * 128, 4: 2 * 256 * 128}[version]
     assert instructions(events, Pipe.SFU) == blocks / 32 * share
     exponentials = events[(events["kind"] == Kind.COMPUTE) & (events["pipe"] == Pipe.SFU)]
-    assert set(exponentials["space"]) == {LATER} and len(set(exponentials["slot"])) == 1
-    waits = events["wait"] & (np.uint64(1) << np.uint64(exponentials["slot"][0]))
-    assert np.count_nonzero(waits) == len(exponentials)
+    rows = {3: 16, 4: 32}[version]
+    assert set(exponentials["count"]) == {rows * 128 / 32 / 4 * share}
     setup, scale = {3: (9 * 2 * 64, 2 * 128 * 128 // 32), 4: (17 * 64, 256 * 128 // 32)}[version]
     alu = {3: 1.5, 4: 1 + 3 / 8}[version] * blocks / 32
     fma = {3: 2.0, 4: 2 + 6 / 8}[version] * blocks / 32
     rescaled = 128 * 128 // 32 if version == 3 else 0  # of each block of keys but the first
     assert (instructions(events, Pipe.ALU), instructions(events, Pipe.FMA)) == (alu + setup, fma + scale + rescaled)
+
+
+@pytest.mark.parametrize("backward", ["", ",backward=1"])
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_warp_waits_for_the_results_of_all_its_products(version, backward):
+    """Products come later; each is waited for before the next one of its kind."""
+    kernel = main_kernel(text_of(version, backward, causal=0))
+    for workgroup in kernel.workgroups():
+        for events in warps_of(workgroup):
+            outstanding = 0
+            for event in events:
+                outstanding &= ~int(event["wait"])
+                if event["kind"] == Kind.COMPUTE and event["pipe"] == Pipe.TENSOR:
+                    assert event["space"] == LATER
+                    outstanding |= 1 << int(event["slot"])
+            assert outstanding == 0
+
+
+@pytest.mark.parametrize(("version", "head_dim", "groups"), [(3, 64, 3), (3, 128, 2), (4, 128, 2)])
+def test_groups_begin_their_products_one_after_the_other(version, head_dim, groups):
+    """Group g waits for the begun products of the group before; the first one for those of the iteration before."""
+    kernel = make_kernel(text_of(version, head_dim=head_dim, causal=0, seq=700))
+    iterations = -(-700 // kernel.block_n)
+    warps = warps_of(next(kernel.workgroups()))
+    first = 0 if version == 3 else 4 * groups
+    for group in range(groups):
+        events = warps[first + 4 * group]
+        barriers = events[events["kind"] == Kind.BARRIER]
+        number = 2 * kernel._stages + 7 + (group - 1) % groups
+        turns = barriers[(barriers["slot"] == number) & (barriers["space"] == PHASE_WAIT)]
+        assert list(turns["work"]) == [turn + (group > 0) for turn in range(iterations)]
+
+
+def test_softmax_of_narrow_heads_goes_through_shared_memory_on_hopper():
+    """hopper/tile_size.h, `MmaPV_is_RS`: 64 elements without causality, and 96 elements."""
+    stored = {}
+    for head_dim, causal in product((64, 96, 128), (0, 1)):
+        kernel = make_kernel(text_of(3, head_dim=head_dim, causal=causal))
+        workgroup = next(kernel.workgroups())
+        shared = workgroup.events[
+            (workgroup.events["space"] == Space.SHARED) & (workgroup.events["kind"] == Kind.STORE)
+        ]
+        output = kernel.block_m * head_dim * 2
+        iterations = macs_of(workgroup.events) // (kernel.block_m * kernel.block_n * head_dim * 2)
+        stored[head_dim, causal] = (int(shared["count"].sum()) * 512 - output) / (
+            kernel.block_m * kernel.block_n * 2 * iterations
+        )
+    assert stored == {(64, 0): 1, (64, 1): 0, (96, 0): 1, (96, 1): 1, (128, 0): 0, (128, 1): 0}
 
 
 @pytest.mark.parametrize(
@@ -183,17 +231,29 @@ def test_the_heaviest_workgroups_of_a_section_come_first_with_causality():
     assert row * 128 == block and kernel.period == 8 * 64
 
 
+def test_a_causal_pair_walks_the_keys_of_its_later_workgroup():
+    """Heads of 256 elements on Blackwell: 128 queries each; 600 queries are three pairs, the last one first."""
+    kernel = make_kernel(text_of(4, head_dim=256, seq=600))
+    macs = [macs_of(workgroup.events) / (128 * 128 * 2 * 256) for workgroup in kernel.workgroups()]
+    assert macs == [5, 5, 4, 4, 2, 2]  # blocks of 128 keys
+    events = all_events(kernel)
+    bulk = events[events["kind"] == Kind.BULK]
+    stores = bulk[(bulk["space"] == Bulk.STORE)]
+    assert int(stores["work"].sum()) == 600 and len(set(stores["base"])) == len(stores)
+
+
 def test_grouped_heads_are_in_one_section():
     kernel = make_kernel(text_of(4, heads=8, kv_heads=1, seq=32768, batch=4))
     assert kernel.period == 8 * 2 * 128  # 50 MB hold the keys and values of two heads of 16 MB
 
 
-def test_a_pair_needs_more_queries_than_one_workgroup_has_and_no_causality():
+def test_a_pair_needs_more_queries_than_one_workgroup_has_and_up_to_128_elements_no_causality():
+    cases = ((257, 0, 128), (256, 0, 128), (257, 1, 128), (257, 0, 64), (257, 0, 192), (129, 1, 256), (128, 1, 256))
     clusters = [
         make_kernel(text_of(4, seq=seq, causal=causal, head_dim=head_dim)).info.cluster
-        for seq, causal, head_dim in ((257, 0, 128), (256, 0, 128), (257, 1, 128), (257, 0, 64), (257, 0, 192))
+        for seq, causal, head_dim in cases
     ]
-    assert clusters == [2, 1, 1, 1, 1]
+    assert clusters == [2, 1, 1, 1, 1, 2, 1]
     assert main_kernel(text_of(4, ",backward=1", head_dim=64)).info.cluster == 1
     assert main_kernel(text_of(4, ",backward=1")).info.cluster == 2
 

@@ -62,7 +62,7 @@ def test_a_name_says_tile_and_stages(tmp_path, name, threads, fields):
         (
             "nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT",
             "NVIDIA GB300",
-            "sm100",
+            "sm103",
             "64x64x64,warps=1x4,cluster=1x2,pair=1x2",
         ),
         ("nvjet_tst_128x64_64x8_1x2_2cta_v_bz_TNT", "NVIDIA B200", "sm100", "64x128x64,warps=1x4,cluster=2x1,pair=2x1"),
