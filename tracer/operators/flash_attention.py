@@ -69,6 +69,7 @@ class FlashAttention(Heads):
             instructions of Ampere on every machine.
         version: of FlashAttention: 2; of prompts without pages also 3 (warpgroups of Hopper) and 4 (Blackwell). A
             machine has the newest one that is made for it, but PyTorch's kernel is that of version 2.
+        fast_exp: version 4 computes no exponentials with polynomials, as on Blackwell Ultra.
         narrow: the backward pass has tiles for a workgroup with less than 144 KB of shared memory.
 
     Raises:
@@ -82,6 +83,7 @@ class FlashAttention(Heads):
         **{name: {"backward": False} for name in ("paged", "stats", "library")},
         "version": {"paged": False, "library": Library.GENERIC, "lanes": 32},
         "splits": {"queries": 1},
+        "fast_exp": {"version": 4, "backward": False},
     }
 
     causal: bool = True
@@ -93,6 +95,7 @@ class FlashAttention(Heads):
     mac_cost: float = 1.0
     narrow: bool = False
     version: int = 2
+    fast_exp: bool = False
 
     @classmethod
     def of_machine(cls, gpu: GpuFacts, dtype: DataType, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,8 +109,13 @@ class FlashAttention(Heads):
             raise UserError(f"flash_attention version = {version}: the machine has no bulk copies")
         family = GemmLibrary.SM80 if version == 2 else None
         found = on_machine(gpu, dtype, family)
-        narrow = gpu.resident(gpu.lanes, 1, WIDE_BYTES) == 0
-        return {"lanes": found["lanes"], "mac_cost": found["mac_cost"], "narrow": narrow, "version": version}
+        return {
+            "lanes": found["lanes"],
+            "mac_cost": found["mac_cost"],
+            "narrow": gpu.resident(gpu.lanes, 1, WIDE_BYTES) == 0,
+            "version": version,
+            "fast_exp": gpu.library == GemmLibrary.SM103 and version == 4 and not given.get("backward", False),
+        }
 
     def check(self) -> None:
         if self.head_dim not in range(HEAD_DIM_STEP, HEAD_DIM_MAX + 1, HEAD_DIM_STEP):
@@ -138,7 +146,7 @@ class FlashAttention(Heads):
         return FlashShape(
             self.batch, self.heads, kv_heads, queries, self.seq, self.head_dim, self.dtype.bytes, self.causal, parts,
             self.lanes, self.paged, self.library == Library.TORCH, self.mac_cost,
-            self.narrow, self.version,
+            self.narrow, self.version, self.fast_exp,
         )  # fmt: skip
 
     def parts(self) -> tuple[EvenKernel, ...]:

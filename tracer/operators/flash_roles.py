@@ -116,9 +116,8 @@ LARGEST_ALU, CONVERT_ALU = {3: 1.0, 4: 0.5}, 0.5
 
 
 @cache
-def _softmax(lanes: int, scores: int, version: int, causal: bool) -> Parts:
-    """Softmax of `scores` scores of a warp."""
-    emulated = EMULATED[causal] if version > 3 else 0.0
+def _softmax(lanes: int, scores: int, version: int, emulated: float) -> Parts:
+    """Softmax of `scores` scores of a warp. emulated: share of exponentials that polynomials compute."""
     return arithmetic(
         scores / lanes,
         ((Pipe.ALU, LARGEST_ALU[version]),),
@@ -331,7 +330,8 @@ class FlashRoles(FlashForward):
     def _softmaxes(self, number: int, iterations: int) -> np.ndarray:
         """What each warp of a group does before it stores."""
         s, rows = self.shape, self._group_rows // GROUP
-        softmax = _softmax(s.lanes, rows * self.block_n, s.version, s.causal)
+        emulated = EMULATED[s.causal] if s.version > 3 and not s.fast_exp else 0.0
+        softmax = _softmax(s.lanes, rows * self.block_n, s.version, emulated)
         if self._stored_bytes:
             store = access(Kind.STORE, lanes=s.lanes, space=Space.SHARED, slot=STAGED)
             store["count"] = -(-self._stored_bytes // (s.lanes * VECTOR_BYTES))

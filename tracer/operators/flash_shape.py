@@ -10,6 +10,7 @@ class FlashShape(NamedTuple):
         parts: of the keys, in generation. torch: it is PyTorch's kernel.
         narrow: the backward pass has tiles for less than 144 KB of shared memory.
         version: of FlashAttention.
+        fast_exp: no exponentials are computed with polynomials (Blackwell Ultra).
         mac_cost: time of a multiply-accumulate, as of `tracer.gemm.kernel.GemmKernel`.
     """
 
@@ -28,6 +29,7 @@ class FlashShape(NamedTuple):
     mac_cost: float = 1.0
     narrow: bool = False
     version: int = 2
+    fast_exp: bool = False
 
     @property
     def row_bytes(self) -> int:

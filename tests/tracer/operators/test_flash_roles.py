@@ -115,6 +115,15 @@ def test_instructions_of_a_softmax(version, share):
     assert (instructions(events, Pipe.ALU), instructions(events, Pipe.FMA)) == (alu + setup, fma + scale + rescaled)
 
 
+def test_blackwell_ultra_computes_all_exponentials_in_its_special_function_units():
+    gpu = gpu_facts(load_preset("b300").machine)
+    kernel, forward = make_kernels(text_of(4, seq=256)), make_kernels(text_of(4, seq=256), gpu)
+    units = [instructions(all_events(found), Pipe.SFU) for (found,) in (kernel, forward)]
+    assert units == [2 * 256 * 128 // 32 * 7 // 8, 2 * 256 * 128 // 32]
+    assert instructions(all_events(forward[0]), Pipe.FMA) == 2 * 2 * 256 * 128 // 32 + 256 * 128 // 32
+    assert make_kernels(text_of(4, ",backward=1"), gpu)
+
+
 @pytest.mark.parametrize("backward", ["", ",backward=1"])
 @pytest.mark.parametrize("version", [3, 4])
 def test_a_warp_waits_for_the_results_of_all_its_products(version, backward):
@@ -305,6 +314,7 @@ def test_a_machine_has_the_version_that_is_made_for_it(preset, more, version):
         (",version=4,lanes=64", "version = 4: allowed with lanes=32"),
         (",version=3,queries=1", "version = 3: allowed is 2"),
         (",version=5", "version = 5: allowed are 2, 3, 4"),
+        (",version=3,fast_exp=1", "fast_exp = true: allowed with version=4"),
     ],
 )
 def test_a_version_that_does_not_exist_is_refused(more, message):
