@@ -5,10 +5,16 @@ from collections import Counter
 import pytest
 
 from sim.gemm_facts import gpu_facts
+from tests.support.paths import ROOT
 from tracer.kernels import make_kernels
 from validation.against import attention
 from validation.against.attention import MACHINES, TABLE, cases, errors, measured
 from validation.csv_file import read_csv
+from validation.errors import mean_errors
+
+
+def words(*path):
+    return " ".join(ROOT.joinpath(*path).read_text(encoding="utf-8").split())
 
 
 def test_every_case_has_a_measurement_and_a_blind_time():
@@ -45,6 +51,47 @@ def test_software_has_its_version():
         if row["software"].startswith("FlashAttention") and case.gpu not in attention.HOPPER
     }
     assert versions == {"2": {2}, "4": {4}}
+
+
+def test_words_say_what_the_page_says():
+    """Forward and backward, Hopper and Blackwell."""
+    means = {
+        (direction, hopper, today): mean_errors(errors(direction, hopper, "", today))[0] * 100
+        for direction in ("forward", "backward")
+        for hopper in (True, False)
+        for today in (False, True)
+    }
+    shares = [
+        [f"{means[direction, hopper, today]:.0f}" for hopper in (True, False)]
+        for today in (False, True)
+        for direction in ("forward", "backward")
+    ]
+    said = (
+        "blind: {} and {} % forward, {} and {} % backward in the mean. "
+        "Today, with the times in view: {} and {} % forward, {} and {} % backward"
+    )
+    assert said.format(*sum(shares, [])) in words("docs", "trust.md")
+    notes = words("validation", "against", "attention_notes.md")
+    assert f"{means['forward', False, True]:.1f} % forward and {means['backward', False, True]:.1f} % backward" in notes
+    assert f"{means['forward', True, True]:.1f} and {means['backward', True, True]:.1f} %, nearly all too fast" in notes
+
+
+def test_times_of_products_and_softmax_in_the_notes():
+    """Of FlashAttention 3 on an H100 with 16,384 tokens, without causality."""
+    found = {}
+    for case in cases():
+        if "seq=16384" in case.kernel and "causal=false,stats" in case.kernel and case.gpu == "H100 at 1830 MHz":
+            (kernel,) = make_kernels(case.kernel, gpu_facts(case.preset.machine))
+            shape, (queries, keys) = kernel.shape, kernel.tiles
+            tiles = kernel.info.workgroups * -(-shape.keys // keys) / 132
+            products_us = tiles * 2 * queries * keys * shape.head_dim / 2048 / 1830
+            softmax_us = tiles * queries * (13 * keys + shape.head_dim) / 128 / 1830
+            measured_us = measured()[case.id].time_us
+            found[shape.head_dim] = (products_us, softmax_us, measured_us, (measured_us - products_us) / softmax_us)
+    for head_dim, (*times, share) in found.items():
+        row = f"| {head_dim} | " + " | ".join(f"{time_us:,.0f}" for time_us in times) + f" | {share:.2f} |"
+        assert row in attention.NOTES.read_text(encoding="utf-8")
+    assert set(found) == {64, 128, 256}
 
 
 def test_machines_and_kinds():
