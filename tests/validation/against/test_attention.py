@@ -1,6 +1,7 @@
 """Fused attention beside measurements: the cases, their kernels, the page."""
 
 from collections import Counter
+from itertools import chain
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_words_say_what_the_page_says():
         "blind: {} and {} % forward, {} and {} % backward in the mean. "
         "Today, with the times in view: {} and {} % forward, {} and {} % backward"
     )
-    assert said.format(*sum(shares, [])) in words("docs", "trust.md")
+    assert said.format(*chain(*shares)) in words("docs", "trust.md")
     notes = words("validation", "against", "attention_notes.md")
     assert f"{means['forward', False, True]:.1f} % forward and {means['backward', False, True]:.1f} % backward" in notes
     assert f"{means['forward', True, True]:.1f} and {means['backward', True, True]:.1f} %, nearly all too fast" in notes
