@@ -85,6 +85,7 @@ def test_eager_software_has_the_fused_attention_of_pytorch(software):
     eager = software not in (Software.FUSED, Software.MEGATRON)
     assert ("library=torch" in found["layer"]["attention"]) == eager
     assert "library" not in found["backward"]["attention_back"]
+    assert ("version=2" in found["backward"]["attention_back"]) == eager
     assert make_kernels(found["layer"]["attention"]) and make_kernels(found["backward"]["attention_back"])
 
 

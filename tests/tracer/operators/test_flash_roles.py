@@ -155,6 +155,20 @@ def test_groups_begin_their_products_one_after_the_other(version, head_dim, grou
         assert list(turns["work"]) == [turn + (group > 0) for turn in range(iterations)]
 
 
+@pytest.mark.parametrize(
+    ("version", "head_dim", "order"),
+    [(3, 128, "s so so so o"), (4, 128, "s os os os os os o"), (4, 256, "s so so so so so o")],
+)
+def test_order_of_scores_and_outputs(version, head_dim, order):
+    """Of 700 keys. The next scores come before the output, but with two groups on Blackwell behind it."""
+    kernel = make_kernel(text_of(version, head_dim=head_dim, causal=0, seq=700))
+    warps = warps_of(next(kernel.workgroups()))
+    events = warps[0 if version == 3 else 4 * kernel._groups]
+    pieces = [int(event["slot"]) for event in events if event["space"] == LATER and event["kind"] == Kind.COMPUTE]
+    products = pieces[::4]  # a product has four pieces
+    assert "".join("s" if slot == products[0] else "o" for slot in products) == order.replace(" ", "")
+
+
 def test_softmax_of_narrow_heads_goes_through_shared_memory_on_hopper():
     """hopper/tile_size.h, `MmaPV_is_RS`: 64 elements without causality, and 96 elements."""
     stored = {}
@@ -280,6 +294,21 @@ def test_gradients_of_queries_are_added_once_for_each_tile_of_keys(version):
     halves = 2 if version == 4 else 1
     kept, walked = 2 * 300, 2 * 300 * blocks // halves
     assert int(loads["work"].sum()) == kept + walked
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_operands_of_the_backward_pass_in_shared_memory(version):
+    """256 queries, 64 or (half of) 128 at a time: keys for scores and gradients of queries, values for those of the
+    softmax; each group reads queries twice, gradients of outputs twice, and the gradients of the scores once."""
+    kernel = main_kernel(text_of(version, ",backward=1", seq=256))
+    events = all_events(kernel)
+    loads = events[(events["kind"] == Kind.LOAD) & (events["space"] == Space.SHARED)]
+    m, n = kernel.tiles
+    kept, walked, scores = n * 256, m * 256 // (2 if version == 4 else 1), m * n * 2
+    warps = {3: 8, 4: 4}[version]
+    each = 3 * kept // warps + (4 * walked + scores) // 4
+    tiles = {3: 4 + 2, 4: 2 + 2}[version]
+    assert int(loads["count"].sum()) * 512 == tiles * warps * each
 
 
 @pytest.mark.parametrize(
