@@ -67,6 +67,17 @@ NARROW = (
 """The same on a machine with less (heads of up to 32 elements have wider tiles there)."""
 
 
+class BackwardPart(NamedTuple):
+    """What a workgroup does: its rows of k and v; the rows of q and of the gradient of o that it walks, of the sums of
+    the gradient of q, and the number of the first one in `stats`; its rows of the gradients of k and v."""
+
+    keys: tuple[Tile, Tile]
+    queries: tuple[Tile, Tile]
+    sums: Tile
+    numbers: int
+    out: tuple[Tile, Tile]
+
+
 @dataclass(frozen=True)
 class FlashBackward(Tiled):
     """The main kernel of the backward pass.
@@ -136,37 +147,45 @@ class FlashBackward(Tiled):
         )
 
     def warp_events(self, index: int) -> list[np.ndarray]:
-        return [self._warp(index, warp) for warp in range(self.WARPS)]
+        part = self.part(index)
+        return [self._warp(part, warp) for warp in range(self.WARPS)]
 
-    def _warp(self, index: int, warp: int) -> np.ndarray:
+    def part(self, index: int, together: int = 1) -> BackwardPart:
+        """The part of a workgroup; so many neighbours begin `together`, with the queries of the first one."""
         s = self.shape
         rest, block = divmod(index, self.blocks)
         batch, head = divmod(rest, s.heads)
         first = block * self.block_n
-        rows = min(self.block_n, s.keys - first)
-        start = first // self.block_m * self.block_m if s.causal else 0
+        rows = max(0, min(self.block_n, s.keys - first))
+        begin = block // together * together * self.block_n
+        start = begin // self.block_m * self.block_m if s.causal else 0
         kv_pitch, pitch, row = s.kv_heads * s.row_bytes, s.heads * s.row_bytes, s.row_bytes
         kv = ((batch * s.keys + first) * s.kv_heads + head // s.group) * row
         own = ((batch * s.keys + first) * s.heads + head) * row
         q = ((batch * s.queries + start) * s.heads + head) * row
         left, widen = s.queries - start, SUM_BYTES // s.element_bytes
-        streams = [Tile(address + q, left, pitch) for address in self.queries]
-        streams.append(Tile(self.sums + q * widen, left, pitch * widen))
-        first_q = streams[K]._replace(rows=min(self.block_m, left))
+        k, v = (Tile(address + kv, rows, kv_pitch) for address in self.keys)
+        queries, gradients = (Tile(address + q, left, pitch) for address in self.queries)
+        dk, dv = (Tile(address + own, rows, pitch) for address in self.out)
+        sums = Tile(self.sums + q * widen, left, pitch * widen)
+        numbers = (batch * s.heads + head) * s.queries + start
+        return BackwardPart((k, v), (queries, gradients), sums, numbers, (dk, dv))
+
+    def loads_of_numbers(self, part: BackwardPart) -> list[np.ndarray]:
+        """Loads of the two numbers of each query."""
+        rows, lanes = part.sums.rows, self.shape.lanes
+        return [line_of_numbers(Kind.LOAD, address + part.numbers * STAT_BYTES, rows, lanes) for address in self.stats]
+
+    def _warp(self, part: BackwardPart, warp: int) -> np.ndarray:
+        row, tile_of = self.shape.row_bytes, self._loop.whole_tile
+        widen = SUM_BYTES // self.shape.element_bytes
+        first_q = part.queries[K]._replace(rows=min(self.block_m, part.sums.rows))
         parts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)]
-        parts += [
-            self._loop.whole_tile(Kind.ASYNC_COPY, Tile(address + kv, rows, kv_pitch), row, warp, slot=K)
-            for address in self.keys
-        ]
-        if warp == 0:
-            numbers = (batch * s.heads + head) * s.queries + start
-            parts += [
-                line_of_numbers(Kind.LOAD, address + numbers * STAT_BYTES, left, s.lanes) for address in self.stats
-            ]
-        parts.append(self._loop.whole_tile(Kind.ASYNC_COPY, first_q, row, warp, slot=K))
-        parts.append(self._loop.loop(tuple(streams), (row, row, row * widen), warp))
-        out = [Tile(address + own, rows, pitch) for address in self.out]
-        parts += [self._loop.whole_tile(Kind.STORE, tile, row, warp) for tile in out]
+        parts += [tile_of(Kind.ASYNC_COPY, tile, row, warp, slot=K) for tile in part.keys]
+        parts += self.loads_of_numbers(part) if warp == 0 else []
+        parts.append(tile_of(Kind.ASYNC_COPY, first_q, row, warp, slot=K))
+        parts.append(self._loop.loop((*part.queries, part.sums), (row, row, row * widen), warp))
+        parts += [tile_of(Kind.STORE, tile, row, warp) for tile in part.out]
         return join([*parts, event(Kind.EXIT)])
 
     @cached_property

@@ -20,7 +20,6 @@ import numpy as np
 from tracer.events import VECTOR_BYTES, access, compute, event, join
 from tracer.operators.flash_kernel import (
     LATENCY_CLK,
-    REGISTERS,
     SCORE_FMA,
     SCORE_SFU,
     SETUP_INSTRUCTIONS,
@@ -41,20 +40,12 @@ from tracer.operators.stage_ring import (
     until_done,
     until_free,
 )
-from tracer.operators.tile_loop import SFU_LATENCY_CLK, Phase, TileLoop
-from traces.schema import LATER, Kind, Pipe, Space
+from tracer.operators.warp_groups import GROUP, INSTRUCTION_K, arithmetic, multiply, registers_of
+from traces.schema import Kind, Pipe, Space
 from traces.source import KernelInfo
 
-GROUP = 4
-"""Warps of a group."""
-FILE_REGISTERS = 16384
-"""Registers of a scheduler, each GROUP-th warp: one workgroup takes them all."""
 STAGED, COPIED, SCORES, OUTPUT = range(1, 5)
 """Scoreboard slots: results in shared memory, and on their way from there; products."""
-PIECES = 4
-"""Pieces of a softmax: a row of 128 scores has 4 fragments in FlashAttention 4 (softmax.py, `apply_exp2_convert`)."""
-INSTRUCTION_K = 16
-"""Depth of a matrix instruction of 16-bit operands."""
 
 
 class Roles(NamedTuple):
@@ -127,45 +118,6 @@ def _softmax(lanes: int, scores: int, version: int, emulated: float) -> Parts:
             (Pipe.ALU, CONVERT_ALU + emulated * EMULATED_ALU),
         ),
     )
-
-
-def arithmetic(each: float, *steps: tuple[tuple[Pipe, float], ...]) -> Parts:
-    """Arithmetic of `each` scores of a lane. steps: one after the other; pipes and instructions per score of each.
-
-    A run of instructions holds its scheduler. In PIECES, other warps come between.
-    """
-    made: Parts = []
-    for step in steps:
-        for piece in range(PIECES):
-            first, last = (round(each * number / PIECES) for number in (piece, piece + 1))
-            for pipe, instructions in step:
-                made += _run(pipe, instructions, first, last)
-    return made
-
-
-def _run(pipe: Pipe, instructions: float, first: int, last: int) -> list[np.ndarray]:
-    """Instructions of scores `first` to `last` of a lane, none if there are none."""
-    number = round(instructions * last) - round(instructions * first)
-    latency_clk = SFU_LATENCY_CLK if pipe == Pipe.SFU else LATENCY_CLK
-    return [compute(pipe, number, latency_clk)] if number else []
-
-
-def multiply(shape: FlashShape, macs: int, shared_bytes: int, slot: int, instruction_macs: int) -> list[np.ndarray]:
-    """A product of a warp, with operands of `shared_bytes` in shared memory, whose result clears the slot.
-
-    macs, instruction_macs: multiply-accumulates, and those of an instruction.
-    """
-    made = TileLoop(GROUP, shape.lanes, 0, (), shape.mac_cost, instruction_macs)
-    events = made.arithmetic(Phase(0, 0, 0, macs, shared_bytes))
-    for each in events:
-        products = each["kind"] == Kind.COMPUTE
-        each["space"][products], each["slot"][products] = LATER, slot
-    return events
-
-
-def registers_of(warps: int, lanes: int) -> int:
-    """Registers of a lane of a workgroup that fills a CU."""
-    return min(REGISTERS, FILE_REGISTERS // (-(-warps // GROUP) * lanes) // 8 * 8)
 
 
 @dataclass(frozen=True)
@@ -297,11 +249,7 @@ class FlashRoles(FlashForward):
         queries = self._barrier(0)
         first = arrival(queries, 1)._replace(events=bulk_load(part.q, s.row_bytes))
         kept = self.block_n // self._pair
-        tiles = [
-            tile._replace(address=tile.address + skipped * tile.pitch_bytes, rows=max(0, tile.rows - skipped))
-            for tile in self.streams(part)
-            for skipped in [block % self._pair * kept]
-        ]
+        tiles = [tile.part(block % self._pair * kept) for tile in self.streams(part)]
         parts: Parts = []
         for turn, tile in enumerate(tiles):
             load = arrival(filled, 1)._replace(events=bulk_load(tile._replace(rows=kept), s.row_bytes))
@@ -318,12 +266,11 @@ class FlashRoles(FlashForward):
         warps = []
         for warp in range(GROUP):
             first = number * self._group_rows + warp * rows
-            left = max(0, min(rows, part.o.rows - first))
-            mine = part.o._replace(address=part.o.address + first * part.o.pitch_bytes, rows=left)
+            mine = part.o.part(first, rows)
             parts = [events, out, bulk_store(mine, s.row_bytes, COPIED, 1 << STAGED)]
-            if self.stats is not None and left > 0:
+            if self.stats is not None and mine.rows > 0:
                 address = self.stats + (part.stats + first) * STAT_BYTES
-                parts.append(line_of_numbers(Kind.STORE, address, left, s.lanes))
+                parts.append(line_of_numbers(Kind.STORE, address, mine.rows, s.lanes))
             warps.append(join([*parts, event(Kind.EXIT)]))
         return warps
 

@@ -17,16 +17,14 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tracer.events import VECTOR_BYTES, access, compute, event, join
-from tracer.operators.flash_backward import FlashBackward
+from tracer.operators.flash_backward import BackwardPart, FlashBackward
 from tracer.operators.flash_kernel import (
     LATENCY_CLK,
     SCORE_SFU,
     SETUP_INSTRUCTIONS,
-    STAT_BYTES,
     SUM_BYTES,
-    line_of_numbers,
 )
-from tracer.operators.flash_roles import GROUP, INSTRUCTION_K, arithmetic, multiply, registers_of
+from tracer.operators.flash_roles import CONVERT_ALU
 from tracer.operators.flash_shape import FlashShape
 from tracer.operators.stage_ring import (
     Parts,
@@ -40,6 +38,7 @@ from tracer.operators.stage_ring import (
     until_free,
 )
 from tracer.operators.tile_loop import Tile
+from tracer.operators.warp_groups import GROUP, INSTRUCTION_K, arithmetic, multiply, registers_of
 from traces.schema import Bulk, Kind, Pipe, Space
 from traces.source import KernelInfo
 
@@ -50,8 +49,8 @@ STAGED, COPIED, SCORES, GRADIENTS, VALUES, QUERIES, KEYS = range(1, 8)
 """Scoreboard slots: results in shared memory, and on their way from there; the five products (scores, their gradients,
 gradients of values, queries and keys)."""
 SHARED_BYTES = 224 << 10
-SCALE_FMA, GRADIENT_FMA, CONVERT_ALU = 1.0, 2.0, 0.5
-"""Instructions per score: scaled difference; difference and product of the gradient; conversion of two."""
+SCALE_FMA, GRADIENT_FMA = 1.0, 2.0
+"""Instructions per score: scaled difference; difference and product of the gradient."""
 
 
 class BackwardRoles(NamedTuple):
@@ -144,41 +143,21 @@ class FlashRolesBackward(FlashBackward):
         return Ring(2 * sum(self._roles.stages) + number)
 
     def warp_events(self, index: int) -> list[np.ndarray]:
-        s = self.shape
-        rest, block = divmod(index, self.blocks)
-        batch, head = divmod(rest, s.heads)
-        first = block * self.block_n
-        rows = max(0, min(self.block_n, s.keys - first))
-        begin = block // self._pair * self._pair * self.block_n
-        start = begin // self.block_m * self.block_m if s.causal else 0
-        kv_pitch, pitch, row = s.kv_heads * s.row_bytes, s.heads * s.row_bytes, s.row_bytes
-        kv = ((batch * s.keys + first) * s.kv_heads + head // s.group) * row
-        own = ((batch * s.keys + first) * s.heads + head) * row
-        q = ((batch * s.queries + start) * s.heads + head) * row
-        left, widen = s.queries - start, SUM_BYTES // s.element_bytes
-        streams = [Tile(address + q, left, pitch) for address in self.queries]
-        sums = Tile(self.sums + q * widen, left, pitch * widen)
-        numbers = (batch * s.heads + head) * s.queries + start
-        kept = [Tile(address + kv, rows, kv_pitch) for address in self.keys]
-        out = [Tile(address + own, rows, pitch) for address in self.out]
-        iterations = -(-left // self.block_m)
+        part = self.part(index, self._pair)
+        iterations = -(-part.sums.rows // self.block_m)
         return [
-            *(self._computes(warp, iterations, numbers, left, sums, out) for warp in range(WARPS_COMPUTING)),
-            *self._helpers(iterations, sums),
-            self._copies(kept, streams, block, iterations),
+            *(self._computes(warp, iterations, part) for warp in range(WARPS_COMPUTING)),
+            *self._helpers(iterations, part.sums),
+            self._copies(part, index % self._pair, iterations),
         ]
 
-    def _copies(self, kept: list[Tile], streams: list[Tile], block: int, iterations: int) -> np.ndarray:
-        """The warp that copies."""
+    def _copies(self, part: BackwardPart, member: int, iterations: int) -> np.ndarray:
+        """The warp that copies. member: number of the workgroup in its pair."""
         s, barrier = self.shape, self._barrier(0)
         setup = compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)
-        first: Parts = [arrival(barrier, 1)._replace(events=bulk_load(tile, s.row_bytes)) for tile in kept]
+        first: Parts = [arrival(barrier, 1)._replace(events=bulk_load(tile, s.row_bytes)) for tile in part.keys]
         share = self.block_m // self._pair
-        skipped = block % self._pair * share
-        tiles = [
-            tile._replace(address=tile.address + skipped * tile.pitch_bytes, rows=max(0, tile.rows - skipped))
-            for tile in streams
-        ]
+        tiles = [tile.part(member * share) for tile in part.queries]
         parts: Parts = []
         for tile, filled, freed in zip(tiles, self._rings[:2], self._rings[2:], strict=True):
             load = bulk_load(tile._replace(rows=share), s.row_bytes)
@@ -227,16 +206,13 @@ class FlashRolesBackward(FlashBackward):
         made["count"] = -(-size_bytes // (lanes * VECTOR_BYTES))
         return made
 
-    def _computes(self, warp: int, iterations: int, numbers: int, left: int, sums: Tile, out: list[Tile]) -> np.ndarray:
+    def _computes(self, warp: int, iterations: int, part: BackwardPart) -> np.ndarray:
         """A warp of the two groups that compute."""
         s, rows = self.shape, self.block_n // WARPS_COMPUTING
         parts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)]
-        if warp == 0:
-            parts += [
-                line_of_numbers(Kind.LOAD, address + numbers * STAT_BYTES, left, s.lanes) for address in self.stats
-            ]
+        parts += self.loads_of_numbers(part) if warp == 0 else []
         if s.version == 3:
-            parts += [loop([until_done(self._barrier(0))], 1), self._iterations(warp, iterations, sums)]
+            parts += [loop([until_done(self._barrier(0))], 1), self._iterations(warp, iterations, part.sums)]
         else:
             softmax, gradient = self._arithmetic()
             walk: Parts = [
@@ -244,15 +220,11 @@ class FlashRolesBackward(FlashBackward):
                 *[until_done(self._barrier(2)), *gradient, arrival(self._barrier(4), WARPS_COMPUTING)],
             ]
             parts += [loop(walk, iterations), loop([until_done(self._barrier(7))], 1)]
-        first = warp * rows
-        for tile in out:
-            mine = tile._replace(
-                address=tile.address + first * tile.pitch_bytes, rows=max(0, min(rows, tile.rows - first))
-            )
+        for tile in part.out:
             parts += [
                 compute(Pipe.FMA, rows * s.head_dim // s.lanes, LATENCY_CLK),
                 self._to_shared(rows * s.row_bytes, 1 << COPIED),
-                bulk_store(mine, s.row_bytes, COPIED, 1 << STAGED),
+                bulk_store(tile.part(warp * rows, rows), s.row_bytes, COPIED, 1 << STAGED),
             ]
         return join([*parts, event(Kind.EXIT)])
 
@@ -283,10 +255,7 @@ class FlashRolesBackward(FlashBackward):
     def _summed(self, parts: Parts, warp: int, warps: int, sums: Tile, iterations: int) -> np.ndarray:
         """A loop whose only bulk copy adds the warp's rows of the gradient of queries."""
         rows = self.block_m // warps
-        mine = sums._replace(
-            address=sums.address + warp * rows * sums.pitch_bytes, rows=max(0, sums.rows - warp * rows)
-        )
-        return streamed(parts, [mine], self.block_m, rows, iterations)
+        return streamed(parts, [sums.part(warp * rows)], self.block_m, rows, iterations)
 
     def _helpers(self, iterations: int, sums: Tile) -> list[np.ndarray]:
         """On Blackwell, the warps that add the gradients of queries, and those that multiply."""

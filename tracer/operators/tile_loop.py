@@ -34,6 +34,13 @@ class Tile(NamedTuple):
     rows: int
     pitch_bytes: int
 
+    def part(self, first: int, rows: int | None = None) -> "Tile":
+        """The rows from `first` on, at most `rows`."""
+        left = max(0, self.rows - first)
+        return Tile(
+            self.address + first * self.pitch_bytes, left if rows is None else min(rows, left), self.pitch_bytes
+        )
+
 
 class Phase(NamedTuple):
     """One phase of an iteration, for one warp.
