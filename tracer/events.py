@@ -73,6 +73,20 @@ def compute(
     return events
 
 
+def shared_access(kind: Kind, lanes: int, data_bytes: float, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
+    """Shared-memory accesses of a warp in one event: count x lanes x 16 bytes, rounded up to whole instructions."""
+    folded = access(kind, lanes=lanes, space=Space.SHARED, slot=slot, wait=wait)
+    folded["count"] = -(-data_bytes // (lanes * VECTOR_BYTES))
+    return folded
+
+
+def phase_barrier(space: int, arrivals: int = 0) -> np.ndarray:
+    """An arrival at a transaction barrier or at that of a cluster, or a wait there. space: as in the schema."""
+    events = event(Kind.BARRIER, slot=0)
+    events["space"], events["work"] = space, arrivals
+    return events
+
+
 def join(parts: Sequence[np.ndarray]) -> np.ndarray:
     """EVENT arrays one after the other. (numpy joins plain bytes ten times faster than records.)"""
     return np.concatenate([part.view(_BYTES) for part in parts]).view(EVENT)

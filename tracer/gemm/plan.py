@@ -8,7 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event
+from tracer.events import access, compute, event, phase_barrier, shared_access
 from tracer.gemm.kernel import Copy, Epilogue, GemmKernel, fragment_bytes, stage_bytes, staged_element, tile_grid
 from tracer.gemm.problem import GemmProblem
 from tracer.gemm.rectangles import MATRIX, make_matrix
@@ -22,7 +22,6 @@ from traces.schema import (
     Bulk,
     Kind,
     Pipe,
-    Space,
 )
 
 TENSOR_INSTRUCTION_MACS = 16 * 8 * 16
@@ -182,10 +181,10 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
     output, sum_and_source = 1 << Slot.OUTPUT, 1 << Slot.ACCUMULATORS | 1 << Slot.SOURCE | 1 << Slot.FRAGMENTS
     readers = kernel.cluster_m // kernel.pair_m + kernel.cluster_n // kernel.pair_n - 1
     lanes = kernel.lanes
-    stage_out = _shared(Kind.STORE, lanes, part_bytes, wait=1 << Slot.ACCUMULATORS)
+    stage_out = shared_access(Kind.STORE, lanes, part_bytes, wait=1 << Slot.ACCUMULATORS)
     save = access(store, lanes=lanes, cache=kernel.store_cache, wait=output)
     if kernel.boxes:
-        stage_out = _shared(Kind.STORE, lanes, part_bytes, slot=Slot.FRAGMENTS, wait=output | 1 << Slot.COPIED)
+        stage_out = shared_access(Kind.STORE, lanes, part_bytes, slot=Slot.FRAGMENTS, wait=output | 1 << Slot.COPIED)
         save = event(Kind.BULK, slot=Slot.COPIED, wait=1 << Slot.FRAGMENTS)
         save["space"] = Bulk.STORE if kernel.split_k == 1 else Bulk.REDUCE
         save["cache"] = kernel.store_cache
@@ -196,36 +195,22 @@ def _templates(problem: GemmProblem, kernel: GemmKernel) -> dict[Site, np.ndarra
         Site.SETUP: compute(Pipe.ALU, kernel.setup, ALU_LATENCY_CLK),
         Site.LOAD_A: access(load, lanes=lanes, cache=kernel.load_cache),
         Site.LOAD_B: access(load, lanes=lanes, cache=kernel.load_cache),
-        Site.SHARE: _shared(Kind.STORE, lanes, stage_bytes(problem, kernel) / kernel.warps),
+        Site.SHARE: shared_access(Kind.STORE, lanes, stage_bytes(problem, kernel) / kernel.warps),
         Site.STAGE_BARRIER: event(Kind.BARRIER, slot=0),
-        Site.FRAGMENTS: _shared(Kind.LOAD, lanes, fragment_bytes(problem, kernel, piece_k), slot=Slot.FRAGMENTS),
+        Site.FRAGMENTS: shared_access(Kind.LOAD, lanes, fragment_bytes(problem, kernel, piece_k), slot=Slot.FRAGMENTS),
         Site.TENSOR: multiply,
         Site.REUSE_BARRIER: event(Kind.BARRIER, slot=0),
         Site.LOAD_SOURCE: access(Kind.LOAD, lanes=lanes, cache=kernel.load_cache, slot=Slot.SOURCE),
         Site.STAGE_OUT: stage_out,
-        Site.STAGE_IN: _shared(Kind.LOAD, lanes, part_bytes, slot=Slot.FRAGMENTS),
+        Site.STAGE_IN: shared_access(Kind.LOAD, lanes, part_bytes, slot=Slot.FRAGMENTS),
         Site.CONVERT: compute(Pipe.FMA, outputs, FMA_LATENCY_CLK, slot=Slot.OUTPUT, wait=sum_and_source),
         Site.STORE: save,
         Site.EXIT: event(Kind.EXIT, slot=Slot.COPIED if kernel.epilogue == Epilogue.DETACHED else NO_SLOT),
-        Site.FILLED: _phase(PHASE_ARRIVE, 1),
-        Site.AWAIT_DATA: _phase(PHASE_WAIT),
-        Site.RELEASED: _phase(PHASE_ARRIVE, kernel.warps * readers),
-        Site.AWAIT_STAGE: _phase(PHASE_WAIT),
-        Site.CLUSTER_HERE: _phase(CLUSTER_ARRIVE),
-        Site.CLUSTER_ALL: _phase(CLUSTER_WAIT, 1),
+        Site.FILLED: phase_barrier(PHASE_ARRIVE, 1),
+        Site.AWAIT_DATA: phase_barrier(PHASE_WAIT),
+        Site.RELEASED: phase_barrier(PHASE_ARRIVE, kernel.warps * readers),
+        Site.AWAIT_STAGE: phase_barrier(PHASE_WAIT),
+        Site.CLUSTER_HERE: phase_barrier(CLUSTER_ARRIVE),
+        Site.CLUSTER_ALL: phase_barrier(CLUSTER_WAIT, 1),
         Site.ADDRESSES: compute(Pipe.ALU, 1, ALU_LATENCY_CLK),
     }
-
-
-def _phase(space: int, arrivals: int = 0) -> np.ndarray:
-    """An arrival at a transaction barrier, or a wait there."""
-    events = event(Kind.BARRIER, slot=0)
-    events["space"], events["work"] = space, arrivals
-    return events
-
-
-def _shared(kind: Kind, lanes: int, data_bytes: float, slot: int = NO_SLOT, wait: int = 0) -> np.ndarray:
-    """Shared-memory accesses of a warp in one event: count x lanes x 16 bytes, rounded up to whole instructions."""
-    folded = access(kind, lanes=lanes, space=Space.SHARED, slot=slot, wait=wait)
-    folded["count"] = -(-data_bytes // (lanes * VECTOR_BYTES))
-    return folded

@@ -99,10 +99,7 @@ class FlashAttention(Heads):
 
     @classmethod
     def of_machine(cls, gpu: GpuFacts, dtype: DataType, given: Mapping[str, Any]) -> dict[str, Any]:
-        oldest = any(given.get(name) for name in ("paged", "library")) or 1 in (
-            given.get("queries") or given["seq"],
-            given.get("version"),
-        )
+        oldest = given.get("paged") or given.get("library") or (given.get("queries") or given["seq"]) == 1
         newest = NEWEST.get(gpu.library, 2) if gpu.bulk and not oldest else 2
         version = given.get("version", newest)
         if version > 2 and not gpu.bulk:

@@ -108,8 +108,7 @@ class FlashBackward(Tiled):
 
     @property
     def _layout(self) -> BackwardTiles:
-        table = NARROW if self.shape.narrow else BACKWARD
-        return next(each for each in table if self.shape.head_dim <= each.head_dim)
+        return self.shape.row_of(NARROW if self.shape.narrow else BACKWARD)
 
     @property
     def blocks(self) -> int:
@@ -179,7 +178,7 @@ class FlashBackward(Tiled):
     def _warp(self, part: BackwardPart, warp: int) -> np.ndarray:
         row, tile_of = self.shape.row_bytes, self._loop.whole_tile
         widen = SUM_BYTES // self.shape.element_bytes
-        first_q = part.queries[K]._replace(rows=min(self.block_m, part.sums.rows))
+        first_q = part.queries[K].part(0, self.block_m)
         parts = [compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK)]
         parts += [tile_of(Kind.ASYNC_COPY, tile, row, warp, slot=K) for tile in part.keys]
         parts += self.loads_of_numbers(part) if warp == 0 else []

@@ -211,7 +211,7 @@ class FlashForward(Tiled):
         out_row = s.head_dim * (self.out_bytes or s.element_bytes)
         warps = []
         for warp in range(self.WARPS):
-            first_k = streams[K]._replace(rows=min(self.block_n, keys))
+            first_k = streams[K].part(0, self.block_n)
             parts = [
                 compute(Pipe.ALU, SETUP_INSTRUCTIONS, LATENCY_CLK),
                 self._loop.whole_tile(Kind.ASYNC_COPY, part.q, s.row_bytes, warp, slot=K),

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event, join
+from tracer.events import compute, event, join, shared_access
 from tracer.operators.flash_kernel import (
     LATENCY_CLK,
     SCORE_FMA,
@@ -41,7 +41,7 @@ from tracer.operators.stage_ring import (
     until_free,
 )
 from tracer.operators.warp_groups import GROUP, INSTRUCTION_K, arithmetic, multiply, registers_of
-from traces.schema import Kind, Pipe, Space
+from traces.schema import Kind, Pipe
 from traces.source import KernelInfo
 
 STAGED, COPIED, SCORES, OUTPUT = range(1, 5)
@@ -92,7 +92,7 @@ queries and two places for scores (`qk_acc_stage`) are here (sm100_hd256_2cta_fm
 BLACKWELL_STAGE_BYTES = 224 << 10
 """Shared memory for queries, outputs and the stages of keys and values (`_setup_attributes`)."""
 STAGES_MAX = 11
-"""As many as there are transaction barriers here; more are of no use."""
+"""Two of the PHASE_BARRIERS of a workgroup for each stage, and nine for the roles; more stages are of no use."""
 L2_BYTES = {3: 32 << 20, 4: 50 << 20}
 """Keys and values of a section (tile_scheduler.hpp, tile_scheduler.py)."""
 EMULATED = {False: 3 / 16, True: 1 / 8}
@@ -103,7 +103,8 @@ EMULATED_ALU, EMULATED_FMA = 3.0, 6.0
 """Instructions of one of them: limit, shift, sum of integers; rounding, two differences, polynomial of degree 3
 (utils.py, `ex2_emulation_2`; packed instructions take two turns of the pipe)."""
 LARGEST_ALU, CONVERT_ALU = {3: 1.0, 4: 0.5}, 0.5
-"""Instructions per score: the maximum, on Blackwell of three numbers at a time; conversion of two."""
+"""Instructions per score: the maximum, on Blackwell of three numbers at a time (utils.py, `fmax_reduce`); conversion of
+two."""
 
 
 @cache
@@ -128,8 +129,7 @@ class FlashRoles(FlashForward):
 
     @property
     def _roles(self) -> Roles:
-        table = HOPPER if self.shape.version == 3 else BLACKWELL
-        return next(each for each in table if self.shape.head_dim <= each.head_dim)
+        return self.shape.row_of(HOPPER if self.shape.version == 3 else BLACKWELL)
 
     @property
     def _group_rows(self) -> int:
@@ -261,8 +261,7 @@ class FlashRoles(FlashForward):
         """The warps of a group: softmax and output, on Hopper also the products."""
         s, rows = self.shape, self._group_rows // GROUP
         events = self._softmaxes(number, iterations)
-        out = access(Kind.STORE, lanes=s.lanes, space=Space.SHARED, slot=STAGED)
-        out["count"] = -(-rows * s.row_bytes // (s.lanes * VECTOR_BYTES))
+        out = shared_access(Kind.STORE, s.lanes, rows * s.row_bytes, STAGED)
         warps = []
         for warp in range(GROUP):
             first = number * self._group_rows + warp * rows
@@ -280,8 +279,7 @@ class FlashRoles(FlashForward):
         emulated = EMULATED[s.causal] if s.version > 3 and not s.fast_exp else 0.0
         softmax = _softmax(s.lanes, rows * self.block_n, s.version, emulated)
         if self._stored_bytes:
-            store = access(Kind.STORE, lanes=s.lanes, space=Space.SHARED, slot=STAGED)
-            store["count"] = -(-self._stored_bytes // (s.lanes * VECTOR_BYTES))
+            store = shared_access(Kind.STORE, s.lanes, self._stored_bytes, STAGED)
             softmax = [*softmax, store, event(Kind.WAIT, wait=1 << STAGED)]
         scale = compute(Pipe.FMA, rows * s.head_dim // s.lanes, LATENCY_CLK)
         if s.version == 3:

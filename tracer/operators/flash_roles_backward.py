@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from tracer.events import VECTOR_BYTES, access, compute, event, join
+from tracer.events import compute, event, join, shared_access
 from tracer.operators.flash_backward import BackwardPart, FlashBackward
 from tracer.operators.flash_kernel import (
     LATENCY_CLK,
@@ -39,7 +39,7 @@ from tracer.operators.stage_ring import (
 )
 from tracer.operators.tile_loop import Tile
 from tracer.operators.warp_groups import GROUP, INSTRUCTION_K, arithmetic, multiply, registers_of
-from traces.schema import Bulk, Kind, Pipe, Space
+from traces.schema import Bulk, Kind, Pipe
 from traces.source import KernelInfo
 
 GROUPS = 2
@@ -74,7 +74,7 @@ HOPPER = (
     BackwardRoles(64, 128, 128, 128, (2, 2)),
     BackwardRoles(96, 64, 64, 128, (2, 2)),
     BackwardRoles(128, 80, 64, 128, (2, 2)),
-    BackwardRoles(192, 64, 64, 96, (1, 1)),
+    BackwardRoles(192, 64, 64, 96, (2, 1)),
     BackwardRoles(256, 64, 64, 64, (1, 1)),
 )
 """Dao-AILab/flash-attention @0251105a, flash_attn/cute/interface.py (`_tile_size_bwd_sm90`)."""
@@ -94,8 +94,7 @@ class FlashRolesBackward(FlashBackward):
 
     @property
     def _roles(self) -> BackwardRoles:
-        table = HOPPER if self.shape.version == 3 else BLACKWELL
-        return next(each for each in table if self.shape.head_dim <= each.head_dim)
+        return self.shape.row_of(HOPPER if self.shape.version == 3 else BLACKWELL)
 
     @cached_property
     def tiles(self) -> tuple[int, int]:
@@ -201,10 +200,7 @@ class FlashRolesBackward(FlashBackward):
 
     def _to_shared(self, size_bytes: int, wait: int) -> np.ndarray:
         """A store to shared memory."""
-        lanes = self.shape.lanes
-        made = access(Kind.STORE, lanes=lanes, space=Space.SHARED, slot=STAGED, wait=wait)
-        made["count"] = -(-size_bytes // (lanes * VECTOR_BYTES))
-        return made
+        return shared_access(Kind.STORE, self.shape.lanes, size_bytes, STAGED, wait)
 
     def _computes(self, warp: int, iterations: int, part: BackwardPart) -> np.ndarray:
         """A warp of the two groups that compute."""

@@ -1,6 +1,17 @@
 """The sizes of a fused attention, and the cost of its arithmetic."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+
+class ForHeads(Protocol):
+    """A row of a table: what holds for heads of up to `head_dim` elements."""
+
+    @property
+    def head_dim(self) -> int: ...
+
+
+Row = TypeVar("Row", bound=ForHeads)
 
 
 class FlashShape(NamedTuple):
@@ -30,6 +41,10 @@ class FlashShape(NamedTuple):
     narrow: bool = False
     version: int = 2
     fast_exp: bool = False
+
+    def row_of(self, table: Sequence[Row]) -> Row:
+        """The row of a table for these heads."""
+        return next(row for row in table if self.head_dim <= row.head_dim)
 
     @property
     def row_bytes(self) -> int:

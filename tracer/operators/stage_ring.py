@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tracer.events import event, join
+from tracer.events import event, join, phase_barrier
 from tracer.operators.tile_loop import Tile
 from traces.schema import PHASE_ARRIVE, PHASE_WAIT, Bulk, Kind
 
@@ -45,16 +45,12 @@ Parts = list[np.ndarray | Meeting]
 
 def arrival(ring: Ring, arrivals: int, turns: int = 1, turn: int = 0) -> Meeting:
     """A warp tells that it is done. arrivals: of all warps that tell so, in a phase."""
-    made = event(Kind.BARRIER)
-    made["space"], made["work"] = PHASE_ARRIVE, arrivals
-    return Meeting(made, ring, turns, turn)
+    return Meeting(phase_barrier(PHASE_ARRIVE, arrivals), ring, turns, turn)
 
 
 def until_done(ring: Ring, turns: int = 1, turn: int = 0) -> Meeting:
     """A warp waits until a turn of a stage is complete."""
-    made = event(Kind.BARRIER)
-    made["space"] = PHASE_WAIT
-    return Meeting(made, ring, turns, turn, 1)
+    return Meeting(phase_barrier(PHASE_WAIT), ring, turns, turn, 1)
 
 
 def until_free(ring: Ring, turns: int = 1, turn: int = 0) -> Meeting:

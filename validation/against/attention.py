@@ -39,8 +39,9 @@ MACHINES: dict[str, tuple[str, tuple[str, ...]]] = {
     "GB300 at 1957 MHz": ("b300", ("cu.clock_MHz=1957", "cu.tensor_macs_per_clk=4096")),
 }
 """GPU of a case -> preset and changes: clocks that the sources state. An H100 keeps the rate that power allows (D46).
-GB200 and GB300 have 2,500 TFLOP/s (data sheet), which is their nominal rate at the clock sampled on a GB200. The blind
-times are those of the preset b200 at its own clock, for GB300 with twice the special-function units."""
+The clock of the B200 is that of a related issue of the same author. A GB200 has 2,500 TFLOP/s
+(glennklockwood.com/garden/processors/B200), its nominal rate at the clock that was sampled; GB300 as GB200 (assumed).
+The blind times are those of the preset b200 at its own clock, for GB300 with twice the special-function units."""
 HOPPER = ("H100", "H100 at 1830 MHz", "H200")
 ACCURACY = 0.01
 COLUMNS = ("id", "gpu", "kernel", "blind_us", "today_us")
