@@ -62,6 +62,7 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     fp64_warps_per_clk: float
     sfu_warps_per_clk: float
     tensor_macs_per_clk: float  # multiply-accumulates per CU and clock, dense fp16; each scheduler has a whole number
+    tensor_hold: float = 0.0  # share of the time of an instruction of another pipe that holds up a busy matrix pipe
     shared_bytes_per_clk: int  # LDS port of the CU
     shared_latency_clk: int
     lsu_lines_per_clk: float  # line requests that the load/store unit makes

@@ -55,6 +55,9 @@ UNCOUNTED = {
     ("far.far_requests", "far.far_answers"): Change(
         "ports between partitions twice as wide", {"l2.far_bytes_per_clk": TWICE}, "ports between partitions"
     ),
+    ("cu.tensor_held_ps",): Change(
+        "matrix pipes held up half as long", {"cu.tensor_hold": HALF}, "matrix pipes held up"
+    ),
     ("l2.blocked_ps",): Change(
         "twice as many requests that may wait for one line", {"l2.mshr_merges": TWICE}, "miss entries of L2"
     ),

@@ -63,6 +63,7 @@ COUNTERS = {
     "fp64_busy_ps": "sum over schedulers: time with the fp64 pipe in use",
     "sfu_busy_ps": "sum over schedulers: time with the pipe for transcendental functions in use",
     "tensor_busy_ps": "sum over schedulers: time with the matrix pipe in use",
+    "tensor_held_ps": "sum over schedulers: time for which other pipes hold up the matrix pipe",
     "shared_busy_ps": "time with the shared-memory port in use",
     "tensor_macs": "multiply-accumulates done by the matrix pipes",
     "shared_bytes": "bytes through the shared-memory port",
@@ -77,6 +78,7 @@ CU = host_record(
         ("issue_ps", "i8"),  # one warp instruction on a scheduler
         ("pipe_ps", "i8", PIPES),  # one warp instruction on a scheduler's pipe; 0 = paid by issue alone
         ("tensor_macs_per_clk", "i8"),  # per scheduler
+        ("tensor_hold_ps", "i8", PIPES),  # one warp instruction of another pipe holds up the matrix pipe
         ("schedulers", "i8"),
         ("lanes", "i8"),
         ("shared_bytes_per_clk", "i8"),
@@ -104,6 +106,7 @@ CU = host_record(
         ("fp64_busy_ps", "i8"),
         ("sfu_busy_ps", "i8"),
         ("tensor_busy_ps", "i8"),
+        ("tensor_held_ps", "i8"),
         ("shared_busy_ps", "i8"),
         ("tensor_macs", "i8"),
         ("shared_bytes", "i8"),
@@ -133,6 +136,7 @@ def make_cus(spec, answers):
         (Pipe.SFU, spec.sfu_warps_per_clk),
     ):
         cus["pipe_ps"][:, pipe] = round(period_ps / rate)
+    cus["tensor_hold_ps"] = np.rint(cus["pipe_ps"] * spec.tensor_hold)
     cus["tensor_macs_per_clk"] = round(spec.tensor_macs_per_clk / spec.schedulers)
     cus["schedulers"], cus["lanes"] = spec.schedulers, spec.lanes_per_warp
     cus["shared_bytes_per_clk"] = spec.shared_bytes_per_clk

@@ -2,7 +2,8 @@
 
 Each warp scheduler has one issue slot and one pipe of each kind. A run of arithmetic occupies its pipe for its
 instructions. A matrix event occupies the tensor pipe for work / rate. The warp waits for the result, or with
-`traces.schema.LATER` only until all instructions have issued. A CU has one shared-memory (LDS) port.
+`traces.schema.LATER` only until all instructions have issued. While the tensor pipe has work, those of other pipes
+hold it up for a share of their time (D66). A CU has one shared-memory (LDS) port.
 """
 
 import numpy as np
@@ -41,6 +42,7 @@ def compute(cu, scheduler, warps, w, event, now_ps):
         busy_ps = event.count * cu.pipe_ps[pipe]
         _count_busy(cu, pipe, busy_ps)
     start_ps = max(now_ps, cu.pipe_free_ps[scheduler, pipe])
+    _hold_tensor(cu, scheduler, event, start_ps)
     cu.pipe_free_ps[scheduler, pipe] = start_ps + busy_ps
     free_ps = book_issue(cu, scheduler, event, now_ps)
     result_ps = max(free_ps, start_ps + max(busy_ps, event.cycles * cu.period_ps))
@@ -49,6 +51,15 @@ def compute(cu, scheduler, warps, w, event, now_ps):
     slot_take(warps.warp[w], event.slot)
     slot_done(warps, w, event.slot, result_ps)
     return free_ps
+
+
+@compiled(inline=True)
+def _hold_tensor(cu, scheduler, event, start_ps):
+    """Instructions that start while the tensor pipe has work: products that come later start later. Writes: cu."""
+    held_ps = event.count * cu.tensor_hold_ps[event.pipe]
+    if held_ps > 0 and cu.pipe_free_ps[scheduler, Pipe.TENSOR] > start_ps:
+        cu.pipe_free_ps[scheduler, Pipe.TENSOR] += held_ps
+        cu.tensor_held_ps += held_ps
 
 
 @compiled(inline=True)

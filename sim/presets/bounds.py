@@ -47,6 +47,7 @@ BOUNDS: dict[str, Bound] = {
     "cu.fp64_warps_per_clk": PER_CLK,
     "cu.sfu_warps_per_clk": PER_CLK,
     "cu.tensor_macs_per_clk": Bound(1, 1_000_000, WIDER),
+    "cu.tensor_hold": SHARE,
     "cu.shared_bytes_per_clk": BYTES_PER_CLK,
     "cu.shared_latency_clk": LATENCY_CLK,
     "cu.lsu_lines_per_clk": PER_CLK,

@@ -92,6 +92,30 @@ def test_later_results_of_one_pipe_come_one_after_the_other():
     assert bench.cu["tensor_busy_ps"] == 96 * CLOCK_PS and bench.cu["tensor_macs"] == 3 * 4096
 
 
+@pytest.mark.parametrize(("pipe", "clocks"), [(Pipe.ALU, 2), (Pipe.FMA, 2), (Pipe.FP64, 4), (Pipe.SFU, 8)])
+def test_other_pipes_hold_up_a_matrix_pipe_that_is_in_use(pipe, clocks):
+    """Three instructions beside a product of 32 clocks: the next product begins later by half of their time."""
+    product, other = compute(1, Pipe.TENSOR, work=4096, space=LATER, slot=1), compute(3, pipe)
+    program = [product, other, compute(1, Pipe.TENSOR, work=4096, space=LATER, slot=2), probe(0, wait=[1])]
+    bench = run_cu([[[*program, probe(1, wait=[2])]]], "cu.tensor_hold=0.5")
+    held_ps = 3 * clocks * CLOCK_PS // 2
+    assert times(bench, 1) == [32 * CLOCK_PS], "the product that runs ends as before"
+    assert bench.issued_ps(P + 128) == [64 * CLOCK_PS + held_ps]
+    assert bench.cu["tensor_held_ps"] == held_ps and bench.cu["tensor_busy_ps"] == 64 * CLOCK_PS
+
+
+def test_a_matrix_pipe_is_held_up_only_while_it_has_work_and_by_its_own_scheduler():
+    product = compute(1, Pipe.TENSOR, work=4096, space=LATER, slot=1)
+    after = [compute(3, Pipe.SFU), product, probe(0, wait=[1])]
+    late = run_cu([[after]], "cu.tensor_hold=0.5")
+    assert late.issued_ps(P) == [(24 + 32) * CLOCK_PS] and late.cu["tensor_held_ps"] == 0
+    others = [[compute(3, Pipe.SFU)] for _ in range(SCHEDULERS - 1)]
+    elsewhere = run_cu([[[product, product, probe(0, wait=[1])], *others]], "cu.tensor_hold=0.5")
+    assert elsewhere.issued_ps(P) == [64 * CLOCK_PS] and elsewhere.cu["tensor_held_ps"] == 0
+    beside = run_cu([[[product, product, probe(0, wait=[1])], *others, others[0]]], "cu.tensor_hold=0.5")
+    assert beside.issued_ps(P) == [64 * CLOCK_PS] and beside.cu["tensor_held_ps"] == 12 * CLOCK_PS
+
+
 def test_the_shared_port_serves_all_warps_one_after_the_other():
     """32 lanes of 16 bytes are four clocks of the 128-byte port; the data come 20 clocks later."""
     warps = [[shared(width_bytes=16, slot=1), probe(w, wait=[1])] for w in range(3)]
