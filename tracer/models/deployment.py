@@ -37,6 +37,9 @@ class Software(StrEnum):
     EAGER = "eager"  # PyTorch without a compiler: almost every operation is a kernel; cuBLASLt adds biases in the GEMMs
     EAGER_2023 = "eager-2023"  # PyTorch 2.0 to 2.3: older FSDP (ZeRO 2 and 3), 4 elements of a lane per access
     EAGER_2019 = "eager-2019"  # before PyTorch 1.5: biases are kernels too, element-wise ones have one element per lane
+    COMPILE = (
+        "compile"  # PyTorch with torch.compile: TorchInductor fuses what lies between matrix products and attention
+    )
     MEGATRON = "megatron"  # Megatron-LM (arXiv 2205.05198): scale, mask and softmax; bias, dropout and residual
     FUSED = "fused"  # the best libraries: dropout, residual and norm; biases in the GEMMs
 
@@ -110,7 +113,7 @@ class Deployment:
     def casts_weights(self) -> bool:
         """PyTorch of today keeps its weights in fp32 and computes with casts of them: autocast makes the casts, FSDP
         gathers them (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). So its optimizer writes no other copy."""
-        return self.software in (Software.EAGER, Software.EAGER_2023)
+        return self.software in (Software.EAGER, Software.EAGER_2023, Software.COMPILE)
 
     @property
     def autocasts(self) -> bool:

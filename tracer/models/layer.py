@@ -360,7 +360,7 @@ def _routed(steps: Steps, exchange: str, rows: str, kernel: str, tokens: int, ou
     The kernel runs on the side of the tokens, in fused software on that of the experts.
     """
     data_bytes = sent_rows(steps.model, steps.how, tokens) * steps.model.hidden * steps.how.dtype.bytes
-    kernel_first = out != steps.texts.fused
+    kernel_first = out != (steps.how.software == Software.FUSED)
     if kernel_first:
         steps.add(rows, NORM, kernel)
     steps.exchange(exchange, "all_to_all", data_bytes, steps.how.ep, steps.how.expert_cut)

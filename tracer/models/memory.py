@@ -159,11 +159,16 @@ def _logits_bytes(model: ModelShape, how: Deployment) -> int:
     Fused software has logits in the working type, and their gradient takes their place. Megatron-LM also keeps the
     softmax in fp32 (core/tensor_parallel/cross_entropy.py: it gets `logits.float()` and works in place). PyTorch's
     eager loss has log-softmax, its gradient and that of the logits (`tracer.operators.cross_entropy`), today in fp32.
+    Compiled, it has logits and their gradient in the working type.
     """
     element = how.dtype.bytes
     if not how.train:
         return output_rows(model, how) * model.vocab * element
-    copies = {Software.FUSED: element, Software.MEGATRON: MASTER_BYTES + (element if element < MASTER_BYTES else 0)}
+    copies = {
+        Software.FUSED: element,
+        Software.COMPILE: 2 * element,
+        Software.MEGATRON: MASTER_BYTES + (element if element < MASTER_BYTES else 0),
+    }
     eager = 3 * (MASTER_BYTES if how.casts_weights else element)
     return how.predicted * -(-model.vocab // how.tp) * copies.get(how.software, eager)
 

@@ -37,51 +37,24 @@ cast once, also for several products. A residual reads both branches in fp32. ea
 Megatron-LM is that of April 2022 (@f602ac56: mpu/layers.py, model/transformer.py, optimizer/optimizer.py). `baddbmm`
 scales the gradients of Q and K (PyTorch, derivatives.yaml).
 Norms, softmax and fused attention of eager software are PyTorch's kernels (`tracer.operators.library`; the backward
-pass of the attention is that of FlashAttention 2), its loop over elements is in LOOPS. A scale and a mask are copies
-here: a tensor is read, and one is written.
+pass of the attention is that of FlashAttention 2), its loop over elements is in `tracer.models.kernel_text`. A scale
+and a mask are copies here: a tensor is read, and one is written.
+
+compile (torch.compile) has the kernels of `fused`, made by TorchInductor (`tracer.operators.inductor`): they also cast
+for autocast, and the gradient of a norm has that of its residual. Fused attention, gradients of biases, casts of
+weights, copies and Adam are those of eager software.
 """
 
 from collections import Counter
 from collections.abc import Iterable
-from math import gcd
-from typing import Any
 
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, ModelPhase, Software
+from tracer.models.kernel_text import COMPILED, ELEMENT_WISE, LOOPS, cast_of, kernel_of, loop_of
 from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
 
 ATTENTION, NORM = OperatorClass.ATTENTION, OperatorClass.NORM
-
-ELEMENT_WISE = ("bias", "copy", "dropout", "residual")
-"""Operators whose kernels PyTorch's loop over elements makes (the gradient of a bias is a sum instead)."""
-LOOPS: dict[Software, dict[str, Any]] = {
-    Software.EAGER: {"unroll": 1, "warps": 4},
-    Software.EAGER_2023: {"vector": 4, "unroll": 1, "warps": 4},
-    Software.EAGER_2019: {"vector": 1, "unroll": 1, "warps": 16},
-}
-"""PyTorch's loop over elements: of 2.7 and later, 16 bytes of a lane (aten/src/ATen/native/cuda/CUDALoops.cuh); before,
-4 elements, here fewer if they do not divide a row (MemoryAccess.cuh, `can_vectorize_up_to`); before 1.5, one element of
-a lane and workgroups of 512 lanes (pytorch/pytorch issue 31975, pull request 31974)."""
-
-
-def kernel_of(name: str, dtype: DataType, **fields: object) -> str:
-    """The text of a kernel. Fields that are False are left out."""
-    given = {field: value for field, value in fields.items() if value is not False}
-    values = ",".join(f"{field}={str(value).lower()}" for field, value in given.items())
-    return f"{name}:{values},dtype={dtype}"
-
-
-def loop_of(how: Deployment, cols: int) -> dict[str, Any]:
-    """Fields of a loop over elements in rows of `cols`."""
-    loop = LOOPS.get(how.software, {})
-    return loop | {"vector": gcd(loop["vector"], cols)} if "vector" in loop else loop
-
-
-def cast_of(how: Deployment, rows: int, cols: int, out: DataType) -> str:
-    """A copy of rows x cols elements in another type: from fp32 to that of the model, or back."""
-    source = how.dtype if out == DataType.FP32 else DataType.FP32
-    return kernel_of("copy", source, rows=rows, cols=cols, **loop_of(how, cols), out=out)
 
 
 class KernelTexts:
@@ -100,15 +73,17 @@ class KernelTexts:
         self.queries = 1 if how.phase == ModelPhase.GENERATE else how.sequence
         self.head_dim = model.latent.key_dim if model.latent else model.head_dim
         self.value_dim = model.latent.value_dim if model.latent else model.head_dim
-        self.eager = how.software in LOOPS
-        self.fused = how.software == Software.FUSED
+        self.compiled = how.software == Software.COMPILE
+        self.eager = how.software in LOOPS and not self.compiled
+        self.fused = how.software == Software.FUSED or self.compiled
         self.megatron = how.software == Software.MEGATRON
         self.bias_in_gemm = self.fused or (self.eager and how.software != Software.EAGER_2019)
 
     def _text(self, name: str, dtype: DataType | None = None, /, **fields: object) -> str:
         """dtype: None = that of the model."""
-        if name in ELEMENT_WISE and not (name == "bias" and fields.get("backward")):
-            fields |= loop_of(self.how, int(str(fields["cols"])))
+        looped = (*ELEMENT_WISE, *COMPILED) if self.compiled else ELEMENT_WISE
+        if name in looped and not (name == "bias" and fields.get("backward")):
+            fields |= loop_of(self.how, int(str(fields.get("cols", 0))))
         return kernel_of(name, dtype or self.how.dtype, **fields)
 
     def matrix(self, m: int, n: int, k: int, batch: int = 1) -> str:
@@ -129,17 +104,27 @@ class KernelTexts:
     def softmax(self, rows: int, backward: bool = False) -> str:
         """Of the scores; eager as PyTorch does it."""
         sizes = {"rows": rows, "cols": self.keys}
-        return self._text("softmax", self.how.stream_type, **sizes, backward=backward, library=self._library)
+        return self._text("softmax", self._score_type, **sizes, backward=backward, library=self._library)
 
     def _scores_cast(self, name: str, out: DataType) -> list[tuple[str, OperatorClass, str]]:
         """autocast: softmax and the dropout of its output are in fp32."""
         text = cast_of(self.how, self.products * self.queries, self.keys, out)
-        return [(name, ATTENTION, text)] if self.how.autocasts else []
+        return [(name, ATTENTION, text)] if self.how.autocasts and not self.compiled else []
+
+    @property
+    def _score_type(self) -> DataType:
+        """Of scores between kernels. Compiled, a kernel casts what it reads and writes."""
+        return self.how.dtype if self.compiled else self.how.stream_type
+
+    @property
+    def _branch_type(self) -> DataType | bool:
+        """Of what a compiled norm gives to an attention or MLP, and gets from it; False = as between layers."""
+        return self.how.dtype if self.compiled and self.how.autocasts else False
 
     @property
     def _library(self) -> str | bool:
         """Whose norm and softmax it is; False = not said."""
-        return "torch" if self.eager else False
+        return "torch" if self.eager else "inductor" if self.compiled else False
 
     def passes(self, rows: int, widths: Iterable[int]) -> list[str]:
         """Kernels that each read and write a tensor of `rows` rows: copies, scales, masks."""
@@ -152,23 +137,28 @@ class KernelTexts:
 
     def bias_backward(self, rows: int, width: int) -> list[str]:
         """The gradient of a bias, if it is a kernel of its own."""
-        if self.fused or not self.model.bias:
+        if (self.fused and not self.compiled) or not self.model.bias:
             return []
         return [self._text("bias", rows=rows, cols=width, backward=True)]
 
     def first_norm(self) -> list[str]:
         """The norm at the begin of a layer, and the cast of its output, if any; fused, it adds the output of the MLP
         before."""
-        norm = self.norm(dtype=self.how.stream_type, residual=self.fused, dropout=self.fused and self.how.dropout)
-        return [norm, *self._stream_cast(self.how.dtype)]
+        if self.fused:
+            return self.residual_norm()
+        return [self.norm(dtype=self.how.stream_type), *self._stream_cast(self.how.dtype)]
 
-    def norm_backward(self, rows: int = 0, cols: int = 0, dtype: DataType | None = None) -> str:
+    def norm_backward(self, rows: int = 0, cols: int = 0, dtype: DataType | None = None, **options: object) -> str:
         sizes = {"rows": rows or self.how.rows, "cols": cols or self.model.hidden}
-        return self._text(self.model.norm, dtype, **sizes, backward=True)
+        compiled = {"library": self._library} if self.compiled else {}
+        return self._text(self.model.norm, dtype, **sizes, backward=True, **compiled, **options)
 
     def first_norm_backward(self) -> list[str]:
-        """The same of any norm between layers, of attention or MLP."""
-        return [*self._stream_cast(DataType.FP32), self.norm_backward(dtype=self.how.stream_type)]
+        """The same of any norm between layers, of attention or MLP; compiled, with the residual."""
+        stream, dropout, out = self.how.stream_type, self.how.dropout, self._branch_type
+        if self.compiled:
+            return [self.norm_backward(dtype=stream, residual=True, dropout=dropout, out=out)]
+        return [*self._stream_cast(DataType.FP32), self.norm_backward(dtype=stream)]
 
     def _stream_cast(self, out: DataType) -> list[str]:
         """The cast of activations between layers to the type of matrix products, or of gradients back (autocast)."""
@@ -195,7 +185,8 @@ class KernelTexts:
     def residual_norm(self) -> list[str]:
         """Bias, dropout, residual and norm between attention and MLP."""
         if self.fused:
-            return [self.norm(residual=True, dropout=self.how.dropout)]
+            stream, dropout, out = self.how.stream_type, self.how.dropout, self._branch_type
+            return [self.norm(dtype=stream, residual=True, dropout=dropout, out=out)]
         return [*self.residual(), *self.first_norm()]
 
     def residual(self) -> list[str]:
@@ -211,6 +202,8 @@ class KernelTexts:
 
     def residual_backward(self) -> list[str]:
         """Gradients behind a residual: two branches are added; dropout's mask is applied; the bias has its gradient."""
+        if self.compiled:  # the norm's kernel does the others
+            return self.bias_backward(self.how.rows, self.model.hidden)
         sizes = {"rows": self.how.rows, "cols": self.model.hidden}
         branch = self._stream_cast(self.how.dtype)
         branch += [self._text("dropout", **sizes, backward=True)] if self.how.dropout else []
@@ -243,7 +236,7 @@ class KernelTexts:
         if self.model.gated:
             eager = {"fused": "false"} if self.eager else {}
             return [self._text("swiglu", rows=rows, cols=width, backward=backward, **eager)]
-        bias = self.model.bias and not (self.eager and self.bias_in_gemm)
+        bias = self.model.bias and not ((self.eager or self.compiled) and self.bias_in_gemm)
         gelu = self._text("gelu", rows=rows, cols=width, bias=bias, backward=backward)
         return [gelu, *(self.bias_backward(rows, width) if backward else ())]
 
@@ -271,7 +264,7 @@ class KernelTexts:
             steps += [("scale", ATTENTION, scale), ("mask", ATTENTION, mask)]
         steps += [*self._scores_cast("scores_cast", DataType.FP32), ("softmax", ATTENTION, self.softmax(rows))]
         if self.how.dropout:
-            text = self._text("dropout", self.how.stream_type, rows=rows, cols=self.keys)
+            text = self._text("dropout", self._score_type, rows=rows, cols=self.keys)
             steps.append(("attention_dropout", ATTENTION, text))
         steps += self._scores_cast("softmax_cast", self.how.dtype)
         steps.append(("values", ATTENTION, self.matrix(self.queries, self.value_dim, self.keys, batch)))
@@ -309,7 +302,7 @@ class KernelTexts:
             *self._scores_cast("softmax_cast_back", DataType.FP32),
         ]
         if self.how.dropout:
-            text = self._text("dropout", self.how.stream_type, rows=rows, cols=s, backward=True)
+            text = self._text("dropout", self._score_type, rows=rows, cols=s, backward=True)
             steps.append(("attention_dropout_back", ATTENTION, text))
         if self.eager:  # `grad * output` of softmax_backward_cuda (PyTorch, SoftMax.cu)
             product = self._text("residual", self.how.stream_type, rows=rows, cols=s)
@@ -328,6 +321,11 @@ class KernelTexts:
         copies = self.passes(self.how.tokens, widths)
         return steps + [(f"heads_copy_back_{number}", NORM, text) for number, text in enumerate(copies)]
 
+    @property
+    def _torch_attention(self) -> bool:
+        """Is fused attention that of PyTorch?"""
+        return self.eager or self.compiled
+
     def _flash(self, backward: bool = False) -> str:
         return self._text(
             "flash_attention",
@@ -340,8 +338,8 @@ class KernelTexts:
             causal="true" if self.model.causal else "false",
             stats=self.how.train and not backward,
             backward=backward,
-            library=not backward and self._library,
-            version=2 if backward and self.eager else False,
+            library="torch" if self._torch_attention and not backward else False,
+            version=2 if backward and self._torch_attention else False,
         )
 
     def embedding(self, backward: bool = False) -> str:
@@ -361,6 +359,8 @@ class KernelTexts:
     def loss(self, backward: bool = False) -> list[str]:
         rows, vocab = self.how.predicted, -(-self.model.vocab // self.how.tp)
         fields = {"rows": rows, "vocab": vocab, "backward": backward} | ({"fused": "false"} if self.eager else {})
+        if self.compiled:
+            return [self._text("cross_entropy", **fields)]
         if not self.how.casts_weights or self.how.dtype.bytes == DataType.FP32.bytes:
             return [self._text("cross_entropy", **fields)]
         loss = kernel_of("cross_entropy", DataType.FP32, **fields)

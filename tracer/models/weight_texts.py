@@ -2,7 +2,9 @@
 
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, Optimizer, Software
-from tracer.models.texts import cast_of, kernel_of, loop_of
+from tracer.models.kernel_text import cast_of, kernel_of, loop_of
+
+FSDP2 = (Software.EAGER, Software.COMPILE)
 
 
 def optimizer_texts(how: Deployment, parameters: int) -> list[tuple[str, str]]:
@@ -22,7 +24,7 @@ def optimizer_texts(how: Deployment, parameters: int) -> list[tuple[str, str]]:
 def gathered_weights(how: Deployment, rows: int, cols: int) -> list[str]:
     """Kernels behind a gather of rows x cols weights (ZeRO 2 and 3)."""
     sizes = {"rows": rows, "cols": cols, **loop_of(how, cols)}
-    return [kernel_of("copy", how.dtype, **sizes)] if how.software == Software.EAGER else []
+    return [kernel_of("copy", how.dtype, **sizes)] if how.software in FSDP2 else []
 
 
 def reduced_gradients(how: Deployment, rows: int, cols: int) -> list[str]:
@@ -31,7 +33,7 @@ def reduced_gradients(how: Deployment, rows: int, cols: int) -> list[str]:
     if not how.casts_weights:
         return []
     whole = kernel_of("copy", DataType.FP32, **sizes)
-    if how.zero < 2 or how.software == Software.EAGER:
+    if how.zero < 2 or how.software in FSDP2:
         return [whole if how.zero < 2 else cast]
     casts = [cast] if how.dtype.bytes < DataType.FP32.bytes else []
     return [kernel_of("copy", how.dtype, **sizes), *casts, whole]

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, Software, check_deployment, expert_stage, output_rows
+from tracer.models.kernel_text import cast_of
 from tracer.models.layer import Steps, backward_steps, forward_steps
 from tracer.models.memory import head_weights, layer_weights, local_weights, outer_weights
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
-from tracer.models.texts import KernelTexts, cast_of
+from tracer.models.texts import KernelTexts
 from tracer.models.weight_texts import gathered_weights, optimizer_texts, reduced_gradients
 
 COMMUNICATION, NORM = OperatorClass.COMMUNICATION, OperatorClass.NORM

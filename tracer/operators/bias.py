@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
 from tracer.operators.element_map import ElementMap
-from tracer.operators.element_operator import LOOP, ElementOperator
+from tracer.operators.element_operator import OF_NO_LIBRARY, ElementOperator
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
@@ -29,7 +29,10 @@ class Bias(ElementOperator):
     """
 
     NAME: ClassVar[str] = "bias"
-    NEEDS: ClassVar[dict[str, dict[str, object]]] = {name: {"backward": False} for name in (*LOOP, "dimensions")}
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {
+        **{name: {"backward": False, **needed} for name, needed in OF_NO_LIBRARY.items()},
+        "library": {"backward": False},
+    }
 
     rows: int
     cols: int

@@ -11,6 +11,9 @@ each row: PyTorch's `nll_loss_forward_reduce_cuda_kernel_2d` (pytorch@00e3254d, 
 versions may have more warps). It takes `lanes` rows at a time, and its reads of y wait for the targets. The one sum
 that it stores is left out.
 
+`library=inductor`: maximum and sum in one pass, from which the loss is made: DRAM reads E, writes 3 R. Backward the
+logits are read again: DRAM reads E, writes E.
+
 Backward: the gradient of the choice is written (zeros, and one number per row), then dx = dy - exp(y) * sum(dy): DRAM
 reads 2 E, writes 2 E.
 """
@@ -20,9 +23,12 @@ from typing import Any, ClassVar
 
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.inductor import ONLINE_SOFTMAX, inductor_map, inductor_rows
+from tracer.operators.library import Library
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
+from traces.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +38,7 @@ class CrossEntropy(Operator):
     Attributes:
         rows: tokens.
         fused: loss and gradient in one kernel.
+        library: INDUCTOR = the kernels of torch.compile, without the fields of the kernel.
         backward: the gradient of the logits.
         warps: of a workgroup; a row belongs to a workgroup.
         passes: reading passes for maximum and sum, if not fused.
@@ -41,7 +48,10 @@ class CrossEntropy(Operator):
     """
 
     NAME: ClassVar[str] = "cross_entropy"
-    NEEDS: ClassVar[dict[str, dict[str, object]]] = {"passes": {"fused": False, "backward": False}}
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {
+        "passes": {"fused": False, "backward": False},
+        **{name: {"library": Library.GENERIC} for name in ("fused", "warps")},
+    }
 
     rows: int
     vocab: int
@@ -49,11 +59,18 @@ class CrossEntropy(Operator):
     backward: bool = False
     warps: int = 32
     passes: int = 2
+    library: Library = Library.GENERIC
+
+    def check(self) -> None:
+        if self.library == Library.TORCH:
+            raise UserError("cross_entropy library = torch: must be generic or inductor")
 
     def parts(self) -> tuple[EvenKernel, ...]:
         b, shape = self.dtype.bytes, (self.rows, self.vocab)
         size, scalars = self.rows * self.vocab * b, self.rows * SCALAR_BYTES
-        x, y, dy, target, loss = self.buffers(size, size, size, scalars, scalars)
+        x, y, dy, target, loss = self.buffers(size, size, size, scalars, 3 * scalars)
+        if self.library == Library.INDUCTOR:
+            return (self._inductor(x, dy, target, loss),)
         settings: dict[str, Any] = {
             "warps": min(self.warps, 1024 // self.lanes),
             "lanes": self.lanes,
@@ -77,3 +94,13 @@ class CrossEntropy(Operator):
             RowKernel("log_softmax", *shape, (Tensor(x, b),), (Tensor(y, b, Use.WRITE),), **settings),
             ElementMap("nll", self.rows, 1, chosen, **one_warp),
         )
+
+    def _inductor(self, x: int, dx: int, target: int, loss: int) -> EvenKernel:
+        """The kernel of torch.compile; the loss has maximum and sum behind it."""
+        b, shape = self.dtype.bytes, (self.rows, self.vocab)
+        if self.backward:
+            tensors = (Tensor(x, b), Tensor(dx, b, Use.WRITE))
+            return inductor_map(ElementMap("cross_entropy_backward", *shape, tensors, lanes=self.lanes))
+        kept = tuple(loss + number * self.rows * SCALAR_BYTES for number in range(3))
+        fields = inductor_rows(self.vocab, b, self.lanes, ONLINE_SOFTMAX)
+        return RowKernel("cross_entropy", *shape, (Tensor(x, b),), scalars_in=(target,), scalars_out=kept, **fields)

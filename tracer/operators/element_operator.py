@@ -1,9 +1,12 @@
 """Base of element-wise operators: how their kernels take the elements."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
+from tracer.operators.inductor import inductor_map
+from tracer.operators.library import Library
 from tracer.operators.operator import Operator
 from traces.errors import UserError
 
@@ -16,6 +19,7 @@ sum of two tensors of bf16): what is neither an access nor integer work counts t
 
 LOOP = ("vector", "unroll", "warps", "turns")
 """Fields that are those of `tracer.operators.element_map.ElementMap`."""
+OF_NO_LIBRARY: dict[str, dict[str, object]] = {name: {"library": Library.GENERIC} for name in (*LOOP, "dimensions")}
 ACCESSES_MAX = 1 << 19
 """Accesses of a workgroup to each tensor, whose events are in memory: some 200 MB."""
 
@@ -29,20 +33,25 @@ class ElementOperator(Operator):
         unroll: accesses of a warp at a time. warps: of a workgroup.
         turns: how often a warp does that, one after the other.
         dimensions: of tensors that are not contiguous, whose places need divisions; 0 = they are contiguous.
+        library: INDUCTOR = the kernel of torch.compile, without the fields above.
 
     Raises:
         UserError: a field has an impossible value.
     """
 
     OTHER_RANGES: ClassVar[tuple[str, ...]] = ("turns",)
+    NEEDS: ClassVar[Mapping[str, Mapping[str, object]]] = OF_NO_LIBRARY
 
     vector: int = 0
     unroll: int = 4
     warps: int = 8
     turns: int = 1
     dimensions: int = 0
+    library: Library = Library.GENERIC
 
     def check(self) -> None:
+        if self.library == Library.TORCH:
+            raise UserError(f"{self.NAME} library = torch: must be generic or inductor")
         if not 0 <= self.dimensions <= DIMENSIONS_MAX:
             raise UserError(f"{self.NAME} dimensions = {self.dimensions}: must be 0 to {DIMENSIONS_MAX}")
         at_once = self.unroll * self.warps
@@ -53,7 +62,9 @@ class ElementOperator(Operator):
             )
 
     def loop(self, kernel: ElementMap) -> ElementMap:
-        """The kernel with the loop of this operator."""
+        """The kernel with the loop of this operator, or that of its library."""
+        if self.library == Library.INDUCTOR:
+            return inductor_map(kernel)
         shape = {name: getattr(self, name) for name in LOOP}
         if not self.dimensions:
             return replace(kernel, **shape)

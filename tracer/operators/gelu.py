@@ -13,8 +13,9 @@ from typing import ClassVar
 
 from tracer.operators.bias import bias_map
 from tracer.operators.element_map import ElementMap
-from tracer.operators.element_operator import ElementOperator
+from tracer.operators.element_operator import OF_NO_LIBRARY, ElementOperator
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.library import Library
 from tracer.operators.tensor import Tensor, Use
 
 FMA, SFU = 10, 2
@@ -40,7 +41,11 @@ class Gelu(ElementOperator):
     """
 
     NAME: ClassVar[str] = "gelu"
-    NEEDS: ClassVar[dict[str, dict[str, object]]] = {"fused": {"bias": True}, "exact": {"backward": False}}
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {
+        **OF_NO_LIBRARY,
+        "fused": {"bias": True, "library": Library.GENERIC},
+        "exact": {"backward": False, "library": Library.GENERIC},
+    }
 
     rows: int
     cols: int

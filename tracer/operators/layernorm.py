@@ -22,6 +22,7 @@ and bias over its rows; a second kernel adds the W sums of each.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tracer.operators import inductor
 from tracer.operators.library import WELFORD, WELFORD_FMA, WELFORD_SUM_FMA
 from tracer.operators.norm import Norm
 
@@ -35,3 +36,4 @@ class LayerNorm(Norm):
     SCALARS: ClassVar[int] = 2
     REDUCTIONS: ClassVar[int] = 2
     TORCH: ClassVar[dict[str, Any]] = {"costs": WELFORD, "sum_fma": WELFORD_SUM_FMA, "fma": WELFORD_FMA}
+    INDUCTOR: ClassVar[inductor.RowInstructions] = inductor.WELFORD

@@ -19,6 +19,7 @@ class Library(IntEnum):
 
     GENERIC = 0
     TORCH = 1
+    INDUCTOR = 2  # torch.compile: `tracer.operators.inductor`
 
 
 WARP_COLUMNS, WARP_BYTES = 2048, 4096

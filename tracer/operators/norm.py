@@ -13,14 +13,17 @@ second kernel per vector adds them.
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tracer.data_type import DataType
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
 from tracer.operators.dropout import MASK_BYTES, dropout_map
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.inductor import DROPOUT_FMA, GRADIENT, RowInstructions, inductor_rows
 from tracer.operators.library import Library, torch_norm
 from tracer.operators.operator import Operator
 from tracer.operators.residual import residual_map
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
+from traces.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,9 @@ class Norm(Operator):
         backward: the gradients of all inputs.
         vector: elements of a lane per access; 0 = 16 bytes. keep: a row stays in registers if it fits.
         shared_rows: a whole workgroup works on each row, also on a short one.
-        library: TORCH = the kernel of PyTorch (forward), without the fields of the kernel.
+        library: TORCH = the kernel of PyTorch (forward), INDUCTOR = that of torch.compile; without the fields of the
+            kernel.
+        out: type of x and y, and of their gradients, if residual and h have another.
 
     Raises:
         UserError: a field has an impossible value.
@@ -50,10 +55,12 @@ class Norm(Operator):
         "fused": {"residual": True},
         **{name: {"library": Library.GENERIC} for name in ("warps", "vector", "keep")},
         "shared_rows": {"library": Library.GENERIC, "backward": False},
-        "library": {"backward": False},
+        "out": {"residual": True, "fused": True},
     }
     TORCH: ClassVar[dict[str, Any]]
     """Costs of PyTorch's kernel."""
+    INDUCTOR: ClassVar[RowInstructions]
+    """Those of torch.compile."""
 
     rows: int
     cols: int
@@ -67,6 +74,16 @@ class Norm(Operator):
     keep: bool = True
     shared_rows: bool = False
     library: Library = Library.GENERIC
+    out: DataType | None = None
+
+    def check(self) -> None:
+        if self.library == Library.TORCH and self.backward:
+            raise UserError(f"{self.NAME} library = torch: allowed with backward=false")
+
+    @property
+    def _branch_bytes(self) -> int:
+        """Of an element of x and y."""
+        return (self.out or self.dtype).bytes
 
     def parts(self) -> tuple[EvenKernel, ...]:
         if self.backward:
@@ -77,22 +94,27 @@ class Norm(Operator):
             *([size, size, size, self.rows * self.cols * MASK_BYTES] if self.residual else []),
         )  # fmt: skip
         vectors, scalars, extra = rest[: self.VECTORS], rest[self.VECTORS :], rest[self.VECTORS + self.SCALARS :]
-        inputs, outputs = [Tensor(x, b)], [Tensor(y, b, Use.WRITE)]
+        inputs, outputs = [Tensor(x, self._branch_bytes)], [Tensor(y, self._branch_bytes, Use.WRITE)]
+        sums: list[Tensor] = []
         before: tuple[EvenKernel, ...] = ()
         if self.residual and self.fused:
             residual, h, _, mask = extra
             inputs.append(Tensor(residual, b))
-            outputs.append(Tensor(h, b, Use.WRITE))
-            outputs += [Tensor(mask, MASK_BYTES, Use.WRITE)] if self.dropout else []
+            sums.append(Tensor(h, b, Use.WRITE))
+            sums += [Tensor(mask, MASK_BYTES, Use.WRITE)] if self.dropout else []
         elif self.residual:
             residual, h, dropped, mask = extra
             shape = (self.rows, self.cols, b, self.lanes)
             before = (dropout_map(*shape, x, dropped, mask),) if self.dropout else ()
             before += (residual_map(*shape, dropped if self.dropout else x, residual, h),)
             inputs = [Tensor(h, b)]
+        if self.library == Library.INDUCTOR:
+            stored = {"outputs": tuple(outputs), "first_outputs": tuple(sums)}
+        else:
+            stored = {"outputs": (*outputs, *sums)}
         kernel = self._rows(
             inputs=tuple(inputs),
-            outputs=tuple(outputs),
+            **stored,
             scalars_out=tuple(scalars[: self.SCALARS]) if self.stats else (),
             vectors=tuple(Tensor(address, b) for address in vectors),
             reductions=self.REDUCTIONS,
@@ -104,8 +126,13 @@ class Norm(Operator):
         settings: dict[str, Any] = {"vector": self.vector, "warps": self.warps, "keep": self.keep, "lanes": self.lanes}
         settings["shared_rows"] = self.shared_rows
         name = f"{self.NAME}_backward" if self.backward else self.NAME
-        if self.library == Library.TORCH and not self.backward:
+        if self.library == Library.TORCH:
             fields |= torch_norm(self.dtype.bytes) | self.TORCH
+        elif self.library == Library.INDUCTOR:
+            instructions = GRADIENT if self.backward else self.INDUCTOR
+            if self.dropout and not self.backward:
+                instructions = instructions._replace(sum_fma=instructions.sum_fma + DROPOUT_FMA)
+            fields |= inductor_rows(self.cols, self.dtype.bytes, self.lanes, instructions)
         return RowKernel(name, self.rows, self.cols, **(settings | fields))
 
     def _backward(self) -> tuple[EvenKernel, ...]:
@@ -118,27 +145,29 @@ class Norm(Operator):
         )  # fmt: skip
         weight, scalars = rest[0], rest[1 : 1 + self.SCALARS]
         partials, gradients = rest[1 + self.SCALARS : -self.VECTORS], rest[-self.VECTORS :]
-        inputs, outputs = [Tensor(dy, b), Tensor(x, b)], [Tensor(dx, b, Use.WRITE)]
+        own, outputs = (Tensor(dy, self._branch_bytes), Tensor(x, b)), [Tensor(dx, b, Use.WRITE)]
+        inputs = [*own]
         after: tuple[EvenKernel, ...] = ()
         if self.residual and self.fused:
             inputs += [Tensor(dh, b)] + ([Tensor(mask, MASK_BYTES)] if self.dropout else [])
-            outputs += [Tensor(dx_dropped, b, Use.WRITE)] if self.dropout else []
+            outputs += [Tensor(dx_dropped, self._branch_bytes, Use.WRITE)] if self.dropout or self.out else []
         elif self.residual:
             shape = (rows, cols, b, self.lanes)
             after = (residual_map(*shape, dx, dh, dh),)
             after += (dropout_map(*shape, dh, dx_dropped, mask, backward=True),) if self.dropout else ()
-        kernel = self._rows(
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
-            vectors=(Tensor(weight, b),),
-            scalars_in=tuple(scalars),
-            partials=tuple(partials),
-            shared_rows=True,
-            turns=turns_of(rows),
-            fma=6,
-        )
+        fields: dict[str, Any] = {"inputs": tuple(inputs), "outputs": tuple(outputs), "vectors": (Tensor(weight, b),)}
+        summed: dict[str, Any] = {"partials": tuple(partials), "shared_rows": True, "turns": turns_of(rows)}
+        statistics = tuple(scalars)
+        kernels: tuple[EvenKernel, ...]
+        if self.library == Library.INDUCTOR:  # the sums over rows have a kernel of their own
+            vectors = RowKernel(
+                f"{self.NAME}_vectors", rows, cols, own, scalars_in=statistics, reductions=0, lanes=self.lanes, **summed
+            )
+            kernels = (self._rows(**fields, scalars_in=statistics), vectors)
+        else:
+            kernels = (self._rows(**fields, scalars_in=statistics, **summed, fma=6),)
         sums = (
             column_sum(f"{self.NAME}_gradient", partial, out, parts, cols, b, self.lanes)
             for partial, out in zip(partials, gradients, strict=True)
         )
-        return (kernel, *sums, *after)
+        return (*kernels, *sums, *after)

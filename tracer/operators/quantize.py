@@ -11,11 +11,13 @@ scaling=tensor   one scale of all, from a kernel of its own: reads N * B; then a
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tracer.data_type import DataType
 from tracer.operators.element_map import ElementMap
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.inductor import LARGEST, inductor_rows
+from tracer.operators.library import Library
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
@@ -34,18 +36,25 @@ class Scaling(IntEnum):
 class Quantize(Operator):
     """Quantisation of a tensor of rows x cols elements to fp8 or int8.
 
+    Attributes:
+        library: INDUCTOR = the kernel of torch.compile (scaling=row).
+
     Raises:
         UserError: a field has an impossible value.
     """
 
     NAME: ClassVar[str] = "quantize"
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {"library": {"scaling": Scaling.ROW}}
 
     rows: int
     cols: int
     scaling: Scaling = Scaling.ROW
     out: DataType = DataType.FP8
+    library: Library = Library.GENERIC
 
     def check(self) -> None:
+        if self.library == Library.TORCH:
+            raise UserError("quantize library = torch: must be generic or inductor")
         if self.out.bytes != 1:
             raise UserError(f"quantize: out = {self.out}: must be fp8 or int8")
 
@@ -54,7 +63,10 @@ class Quantize(Operator):
         x, y, scale = self.buffers(count * b, count, self.rows * SCALAR_BYTES)
         shape, read, written = (self.rows, self.cols), Tensor(x, b), Tensor(y, 1, Use.WRITE)
         if self.scaling == Scaling.ROW:
-            return (RowKernel("quantize", *shape, (read,), (written,), scalars_out=(scale,), lanes=self.lanes),)
+            fields: dict[str, Any] = {"lanes": self.lanes}
+            if self.library == Library.INDUCTOR:
+                fields = inductor_rows(self.cols, b, self.lanes, LARGEST)
+            return (RowKernel("quantize", *shape, (read,), (written,), scalars_out=(scale,), **fields),)
         largest = ElementMap("largest", *shape, (read,), fma=2, lanes=self.lanes)
         kernel = ElementMap("quantize", *shape, (read, written), fma=2, lanes=self.lanes)
         return (kernel,) if self.scaling == Scaling.STATIC else (largest, kernel)

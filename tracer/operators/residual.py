@@ -11,6 +11,7 @@ from tracer.operators.dropout import MASK_BYTES, RANDOM_INSTRUCTIONS
 from tracer.operators.element_map import ElementMap
 from tracer.operators.element_operator import ElementOperator
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.library import Library
 from tracer.operators.tensor import Tensor, Use
 
 
@@ -45,5 +46,5 @@ class Residual(ElementOperator):
             return (self.loop(residual_map(rows, cols, b, self.lanes, x, y, z)),)
         written = Tensor(z, b, Use.WRITE), Tensor(mask, MASK_BYTES, Use.WRITE)
         tensors = (Tensor(x, b), Tensor(y, b), *written)
-        fma = 3 + RANDOM_INSTRUCTIONS
-        return (self.loop(ElementMap("residual", rows, cols, tensors, fma=fma, lanes=self.lanes)),)
+        fma, name = 3 + RANDOM_INSTRUCTIONS, "dropout_residual" if self.library == Library.INDUCTOR else "residual"
+        return (self.loop(ElementMap(name, rows, cols, tensors, fma=fma, lanes=self.lanes)),)

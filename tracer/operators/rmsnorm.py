@@ -12,6 +12,7 @@ backward:  DRAM reads (2 * rows + 1) * S + ceil(rows / 8) + W * S32 in the secon
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tracer.operators import inductor
 from tracer.operators.library import MEAN_OF_SQUARES
 from tracer.operators.norm import Norm
 
@@ -25,3 +26,4 @@ class RmsNorm(Norm):
     SCALARS: ClassVar[int] = 1
     REDUCTIONS: ClassVar[int] = 1
     TORCH: ClassVar[dict[str, Any]] = {"costs": MEAN_OF_SQUARES}
+    INDUCTOR: ClassVar[inductor.RowInstructions] = inductor.MEAN_OF_SQUARES

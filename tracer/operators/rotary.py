@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
-from tracer.operators.element_operator import ElementOperator
+from tracer.operators.element_operator import OF_NO_LIBRARY, ElementOperator
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.library import Library
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
 
@@ -37,6 +38,7 @@ class Rotary(ElementOperator):
     """
 
     NAME: ClassVar[str] = "rotary"
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {**OF_NO_LIBRARY, "division": {"library": Library.GENERIC}}
 
     tokens: int
     heads: int

@@ -11,12 +11,13 @@ The work has `rows` x `cols` elements. The kernel is built like library kernels:
   for the sums and once more for the output. `staged` values are kept in shared memory.
 * Sums over lanes use shuffles. If a row belongs to several warps, sums over warps use shared memory and a barrier.
 * Then the vectors (weight, bias) are read, UNROLL accesses of each at a time, and the outputs are stored. Scalars of a
-  row (mean, maximum, ...) have 4 bytes; the first warp of a row reads them at its begin and stores them at its end.
+  row (mean, maximum, ...) have 4 bytes; each warp of a row reads them at its begin, the first one stores them.
 * With `partials` a workgroup takes `turns` rows and stores the sums of each column over its rows, 4 bytes each.
 
 Traffic in sectors of 32 bytes, where a row of tensor t is S(t) whole sectors:
 
-    requested by loads     rows * (n * sum S(inputs) + sum S(vectors)), n = 1 kept, `passes` + 1 otherwise
+    requested by loads     rows * (n * sum S(inputs) + sum S(vectors)), n = 1 kept, `passes` + 1 otherwise; with
+                           `first_outputs` not kept, n = `passes` and rows * sum S(first_outputs) more
     requested by stores    rows * sum S(outputs), rows for each scalar, workgroups * S(4 bytes) for each partial
     DRAM reads             rows * sum S(inputs) + sum S(vectors), if L2 holds the vectors and the rows in flight
     DRAM writes            rows * sum S(outputs) + ceil(rows / 8) for each scalar + the partials
@@ -64,6 +65,7 @@ class RowKernel(EvenKernel):
     Attributes:
         name: of the kernel.
         inputs, outputs: tensors of `rows` x `cols` elements.
+        first_outputs: outputs that are stored with the sums. If the inputs are not kept, the output is made from them.
         vectors: tensors of `cols` elements.
         scalars_in, scalars_out: addresses of arrays with 4 bytes per row.
         partials: addresses of arrays [workgroups, cols] of 4 bytes.
@@ -106,17 +108,18 @@ class RowKernel(EvenKernel):
     turns: int = 1
     lanes: int = 32
     costs: RowCosts = ASSUMED
+    first_outputs: tuple[Tensor, ...] = ()
 
     def __post_init__(self):
         self.check_sizes("rows", "cols", "warps", "passes")
         self.check_lanes(self.lanes)
         check_warps(self.name, self.warps, self.lanes)
-        widest_bytes = max(tensor.bytes for tensor in (*self.inputs, *self.outputs, *self.vectors))
+        widest_bytes = max(tensor.bytes for tensor in (*self.inputs, *self._all_outputs, *self.vectors))
         cols = self.vector if self.tail else self.cols  # a tail is not wide
         check_vector(self.name, self.vector, cols, SCALAR_BYTES if self.partials else widest_bytes)
         if len(self.inputs) > INPUTS_MAX or len(self.vectors) > VECTORS_MAX:
             raise UserError(f"{self.name}: must have at most {INPUTS_MAX} inputs and {VECTORS_MAX} vectors")
-        tensors = len(self.inputs) + len(self.outputs) + len(self.vectors)
+        tensors = len(self.inputs) + len(self._all_outputs) + len(self.vectors)
         accesses = self.turns * self.warps * (self.row_accesses // self.row_warps + 1) * tensors
         if accesses > ACCESSES_MAX:
             raise UserError(
@@ -132,23 +135,35 @@ class RowKernel(EvenKernel):
 
     @property
     def moved_bytes(self) -> Moved:
-        read, written = (sum(t.whole_bytes(self.rows, self.cols) for t in each) for each in (self.inputs, self.outputs))
+        read, written = (
+            sum(t.whole_bytes(self.rows, self.cols) for t in each) for each in (self.inputs, self._all_outputs)
+        )
         read += sum(vector.bytes for vector in self.vectors) * self.cols
         partials = self.info.workgroups * self.cols * len(self.partials)
         scalars_in, scalars_out = (len(each) * self.rows for each in (self.scalars_in, self.scalars_out))
         return Moved(read + SCALAR_BYTES * scalars_in, written + SCALAR_BYTES * (scalars_out + partials))
 
     @property
+    def _all_outputs(self) -> tuple[Tensor, ...]:
+        return (*self.outputs, *self.first_outputs)
+
+    @property
+    def _inputs_again(self) -> tuple[Tensor, ...]:
+        """Tensors that are read for the output if the inputs are not kept."""
+        return self.first_outputs or self.inputs
+
+    @property
     def line_requests(self) -> int:
         """Estimate of the line requests: 128-byte lines of all tensors."""
-        read = sum(tensor.bytes for tensor in self.inputs) * (1 if self.kept else self.passes + 1)
-        others = sum(tensor.bytes for tensor in (*self.outputs, *self.vectors))
+        read = sum(tensor.bytes for tensor in self.inputs) * (1 if self.kept else self.passes)
+        read += 0 if self.kept else sum(tensor.bytes for tensor in self._inputs_again)
+        others = sum(tensor.bytes for tensor in (*self._all_outputs, *self.vectors))
         return self.rows * self.cols * (read + others) // LINE_BYTES + 1
 
     @property
     def lane_elements(self) -> int:
         """Elements of a lane per access."""
-        widest_bytes = max(tensor.bytes for tensor in (*self.inputs, *self.outputs))
+        widest_bytes = max(tensor.bytes for tensor in (*self.inputs, *self._all_outputs))
         if self.partials:  # the sums of a lane are stored at once
             widest_bytes = max(widest_bytes, SCALAR_BYTES * VECTOR_BYTES // WIDTH_BYTES)
         return elements_per_lane(self.vector, self.cols, widest_bytes)
@@ -244,7 +259,7 @@ class RowKernel(EvenKernel):
         parts: list[tuple[np.ndarray, int]] = [(self.costs.on_pipes(self.costs.setup, LATENCY_CLK), 0)]
         parts += self._scalars(Kind.LOAD, self.scalars_in)
         for turn in range(1 if self.kept else self.passes):
-            parts += self._read(mine) + self._reduction(place, turn)
+            parts += self._read(mine, self.first_outputs if turn == 0 else ()) + self._reduction(place, turn)
         for turn in range(1, self.reductions if self.kept else 0):
             parts += [(self._sums(mine, wait=1 << TOTAL), 0), *self._reduction(place, turn)]
         for group in _groups(mine, min(UNROLL, self.costs.in_flight)):
@@ -253,18 +268,23 @@ class RowKernel(EvenKernel):
             parts += self._scalars(Kind.STORE, self.scalars_out)
         return join([events for events, _ in parts]), _steps(parts)
 
-    def _read(self, mine: np.ndarray) -> list[tuple[np.ndarray, int]]:
-        """Loads of all inputs, some accesses of each at a time, each followed by its sums."""
+    def _read(self, mine: np.ndarray, stored: tuple[Tensor, ...]) -> list[tuple[np.ndarray, int]]:
+        """Loads of all inputs, some accesses of each at a time, each followed by its sums and by stores."""
         parts = []
         for group in _groups(mine, self.costs.in_flight):
-            parts += [*self._load_inputs(group), (self._addresses(len(group) * len(self.inputs)), 0)]
+            parts += self._loads(self.inputs, group)
+            parts.append((self._addresses(len(group) * (len(self.inputs) + len(stored))), 0))
             parts.append((self._sums(group, wait=self._waits(len(group))), 0))
+            for tensor in stored:
+                stores = self._accesses(Kind.STORE, tensor, group, 0)
+                stores["wait"] = np.uint64(1 << SUM)
+                parts.append((stores, tensor.pitch(self.cols)))
         return parts
 
-    def _load_inputs(self, group: np.ndarray) -> list[tuple[np.ndarray, int]]:
+    def _loads(self, tensors: tuple[Tensor, ...], group: np.ndarray) -> list[tuple[np.ndarray, int]]:
         return [
             (self._accesses(Kind.LOAD, tensor, group, INPUT + KEPT_ACCESSES * number), tensor.pitch(self.cols))
-            for number, tensor in enumerate(self.inputs)
+            for number, tensor in enumerate(tensors)
         ]
 
     def _addresses(self, accesses: int) -> np.ndarray:
@@ -337,8 +357,8 @@ class RowKernel(EvenKernel):
                  for place, vector in enumerate(self.vectors)]  # fmt: skip
         slots = [VECTOR + UNROLL * place for place in range(len(self.vectors))]
         if not self.kept:
-            parts += self._load_inputs(group)
-            slots += [INPUT + KEPT_ACCESSES * place for place in range(len(self.inputs))]
+            parts += self._loads(self._inputs_again, group)
+            slots += [INPUT + KEPT_ACCESSES * place for place in range(len(self._inputs_again))]
         parts.append((self._addresses(number * (len(slots) + len(self.outputs))), 0))
         stores = [self._accesses(Kind.STORE, tensor, group, 0) for tensor in self.outputs]
         for place, elements in enumerate(self._elements(group).tolist()):

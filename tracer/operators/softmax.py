@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.inductor import GRADIENT, ONLINE_SOFTMAX, inductor_rows
 from tracer.operators.library import Library, rows_of_a_warp, torch_softmax
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
@@ -27,7 +28,8 @@ class Softmax(Operator):
     """Softmax over the rows of a matrix.
 
     Attributes:
-        library: TORCH = the kernel of PyTorch, `exact`, without the fields of the kernel below.
+        library: TORCH = the kernel of PyTorch, `exact`, INDUCTOR = that of torch.compile; without the fields of the
+            kernel below.
         exact: exponential and division as the C library computes them, without the fast instructions.
         backward: the gradient of x.
         warps: of a workgroup. vector: elements of a lane per access; 0 = 16 bytes.
@@ -61,10 +63,14 @@ class Softmax(Operator):
         together = rows_of_a_warp(self.rows, self.cols, self.lanes) if torch else 1
         shape = (self.rows // together, self.cols * together)
         settings |= torch_softmax(self.cols, b, self.lanes, self.backward) if torch else {}
+        if self.library == Library.INDUCTOR:
+            settings = inductor_rows(self.cols, b, self.lanes, GRADIENT if self.backward else ONLINE_SOFTMAX)
         if self.backward:
             inputs = (Tensor(dy, b), Tensor(y, b))
             return (RowKernel("softmax_backward", *shape, inputs, (Tensor(x, b, Use.WRITE),), **settings),)
         outputs = (Tensor(y, b, Use.WRITE),)
+        if self.library == Library.INDUCTOR:
+            return (RowKernel("softmax", *shape, (Tensor(x, b),), outputs, **settings),)
         settings = {"passes": self.passes, **settings, "reductions": 2, "sfu": 1}
         settings |= {"sum_fma": EXACT_SUM_FMA, "fma": EXACT_FMA, "sfu": EXACT_SFU} if self.exact or torch else {}
         return (RowKernel("softmax", *shape, (Tensor(x, b),), outputs, **settings),)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.operators.element_map import ElementMap
-from tracer.operators.element_operator import ElementOperator
+from tracer.operators.element_operator import OF_NO_LIBRARY, ElementOperator
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.library import Library
 from tracer.operators.tensor import Tensor, Use
 
 FMA, SFU = 4, 2
@@ -37,7 +38,11 @@ class SwiGlu(ElementOperator):
     """
 
     NAME: ClassVar[str] = "swiglu"
-    NEEDS: ClassVar[dict[str, dict[str, object]]] = {"exact": {"fused": True, "backward": False}}
+    NEEDS: ClassVar[dict[str, dict[str, object]]] = {
+        **OF_NO_LIBRARY,
+        **{name: {"library": Library.GENERIC} for name in ("fused", "whole_rows", "registers")},
+        "exact": {"fused": True, "backward": False, "library": Library.GENERIC},
+    }
 
     rows: int
     cols: int

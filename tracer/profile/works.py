@@ -12,8 +12,8 @@ from math import prod
 from typing import Any
 
 from tracer.data_type import DataType
+from tracer.models.kernel_text import kernel_of
 from tracer.models.schedule import Exchange, OperatorClass
-from tracer.models.texts import kernel_of
 from tracer.profile.kineto import Call, Operator, Profile, Shape, whole_number
 from tracer.profile.loops import cat_of, flat, loop_of, output_shape
 

@@ -40,7 +40,9 @@ TITLES = {"gemm": "GEMMs, blind", "operator": "Operators, blind"}
 """Kind of a kernel whose time was predicted -> title."""
 SUBLAYERS = "Sub-layers of the paper"
 OF_TORCH = ("softmax", "layernorm", "rmsnorm", "flash_attention")
-"""Operators that PyTorch ran with kernels of its own (`references/gpu_*_kernels.csv`)."""
+COMPILED = ("gelu", "quantize", "rotary", "swiglu")
+"""Operators that PyTorch ran with kernels of its own, or torch.compile, as all with a residual
+(`references/gpu_*_kernels.csv`)."""
 TIME_COLUMNS = ("kernel", "measured (us)", "blind", "error", "today", "error", "error with the excess")
 KERNEL_COLUMNS = (*TIME_COLUMNS, "DRAM reads, measured (MB)", "today", "error")
 ERRORS = ("mean absolute error of the time: blind", "today", "today with the excess", "its mean")
@@ -123,10 +125,17 @@ def blind(name: str, kind: str) -> dict[str, Figures]:
 def today(name: str, case: str) -> Figures:
     """A kernel or the GEMM of a sub-layer, with the kernel of the library, from an empty L2."""
     preset = load_preset(name)
-    torch = case.partition(":")[0] in OF_TORCH and "residual" not in case  # with a residual a compiled kernel ran
-    kernels = kernels_named(f"{case},library=torch" if torch else case, gpu_facts(preset.machine))
+    kernels = kernels_named(case + library_of(case), gpu_facts(preset.machine))
     found = figures_of(run_or_get(kernel_run(preset, kernels, L2State.EMPTY, 0.0), Store()).result, preset, kernels)
     return Figures(found.time_ns / 1000, found.dram_read_bytes)
+
+
+def library_of(case: str) -> str:
+    """The field of a kernel's text that says whose kernel ran."""
+    name = case.partition(":")[0]
+    if name in COMPILED or ",residual=" in case:
+        return ",library=inductor"
+    return ",library=torch" if name in OF_TORCH else ""
 
 
 def kernels_of(measured: MeasuredGpu, name: str) -> dict[str, list[Kernel]]:

@@ -18,6 +18,7 @@ FSDP = {
     Software.EAGER: {"weights_copy": [(2, 2)], "gradient_copy": [(2, 4)]},
     Software.EAGER_2023: {"gradient_copy_0": [(2, 2)], "gradient_copy_1": [(2, 4)], "gradient_copy_2": [(4, 4)]},
 }
+FSDP[Software.COMPILE] = FSDP[Software.EAGER]
 """Bytes read and written for each weight, in bf16."""
 GATHERS = ("embedding", "layer", "output", "output backward", "backward")
 

@@ -1,0 +1,117 @@
+"""The kernels that torch.compile makes (TorchInductor, Triton): their loops and their instructions.
+
+The loops are those of torch/_inductor/runtime/triton_heuristics.py (PyTorch 2.11) and of the kernels that it made on an
+H200 (validation/references/gpu_h200_kernels.csv): a lane has eight elements of an element-wise kernel, in small ones
+two; a row of more than 1024 elements is read in blocks of 2048, once for its sums and once for its output, a shorter
+one is kept. The instructions were counted in the machine code for sm_90 that Triton 3.6.0 makes of kernels of this
+form, bf16, without NOPs; other machines and types have the same counts (D67).
+"""
+
+from dataclasses import asdict, dataclass, replace
+from math import gcd
+from typing import Any, NamedTuple
+
+from tracer.events import VECTOR_BYTES
+from tracer.operators.element_map import ElementMap
+from tracer.operators.row_costs import RowCosts
+
+BLOCK, WARPS = 1024, 4
+"""Elements of a workgroup (XBLOCK) and its warps (`pointwise`)."""
+FEW, FEW_BLOCK, FEW_WARPS = 1 << 22, 512, 8
+"""The second of its two configurations. The faster one is taken: kernels of 1.0 and 2.1 million elements have this one,
+those of 5.2 to 14.7 million the first. So the limit is assumed."""
+ROW_BLOCK, ROW_WARPS = 2048, 16
+"""Elements of a row that a workgroup reads at a time (R0_BLOCK, `reduction`)."""
+KEPT_COLUMNS, KEPT_WARP_ELEMENTS, KEPT_WARPS = 1024, 128, (2, 8)
+"""`persistent_reduction`: a workgroup has one row, and so many elements of it in a warp (assumed)."""
+DROPOUT_FMA = 65
+"""Instructions per element of a random number (Philox, `tl.rand`) and of what it decides."""
+
+
+@dataclass(frozen=True)
+class MapCosts:
+    """Instructions of an element-wise kernel.
+
+    Attributes:
+        fma, sfu: per element; `fma` counts all but transcendental ones.
+        access: per access to each tensor: conversions of a lane's elements.
+        index, index_fma: per access, on the pipe for integers and on others.
+    """
+
+    fma: int
+    sfu: int = 0
+    access: int = 0
+    index: int = 0
+    index_fma: int = 0
+
+
+MAPS = {
+    "gelu": MapCosts(30, 2, 7),
+    "gelu_backward": MapCosts(34, 2, 7),
+    "swiglu": MapCosts(14, 2, 7),
+    "swiglu_backward": MapCosts(19, 2, 7),
+    "cross_entropy_backward": MapCosts(17, 2, 7),
+    "residual": MapCosts(1),
+    "dropout_residual": MapCosts(DROPOUT_FMA + 2, access=7),
+    "bias": MapCosts(1),
+    "copy": MapCosts(0, access=1),
+    "rotary": MapCosts(6, index=79, index_fma=99),
+    "rotary_backward": MapCosts(6, index=79, index_fma=99),
+    "dropout": MapCosts(DROPOUT_FMA + 1, access=7),
+    "dropout_backward": MapCosts(4, access=4),
+}
+"""By the name of the kernel. Rotary has half of the elements in a lane, as each of ours makes two of its output; it
+reads each element for both halves of a head, the second time from L1 (left out). The gradient of the cross-entropy has
+the output of `ONLINE_SOFTMAX` (assumed)."""
+
+
+class RowInstructions(NamedTuple):
+    """Instructions of a row kernel: beside the arithmetic, and per element for output and sums."""
+
+    costs: RowCosts
+    fma: int
+    sum_fma: int
+    sfu: int = 0
+
+
+_COSTS = RowCosts(setup=40, access=7, step=2, step_clk=33, warp_steps=4, alu=0.5, in_flight=2, registers=32)
+MEAN_OF_SQUARES = RowInstructions(_COSTS, 2, 2)
+"""RMSNorm, with or without a residual: 72 instructions outside of loops, of which 32 are the sum; 64 for a block, four
+elements of a lane. Latencies of steps, here and below, are those of `tracer.operators.library` (assumed)."""
+WELFORD = RowInstructions(replace(_COSTS, setup=33, access=4, step=31, step_clk=95, alu=0.25, element_clk=16), 9, 22)
+"""LayerNorm: 103 instructions of a block for the sums, with a division; 177 and 95 for the sum over lanes and over
+warps; 56 of a block for the output."""
+ONLINE = replace(_COSTS, setup=26, access=4, step=42, step_clk=99, alu=0.25, element_clk=16)
+ONLINE_SOFTMAX = RowInstructions(ONLINE, 17, 29, 2)
+"""Softmax: maximum and sum in one pass (`online_softmax_reduce`), 121 instructions of a block; 233 and 134 for the sum
+over lanes and over warps; 82 of a block for the output, with a division."""
+LARGEST = RowInstructions(replace(_COSTS, access=4), 5, 1)
+"""The largest element of a row, then the quantised row."""
+GRADIENT = RowInstructions(replace(_COSTS, access=8), 4, 2)
+"""The gradient of RMSNorm: 94 instructions of a block, with eight accesses. LayerNorm and softmax have the same
+(assumed)."""
+
+
+def inductor_map(kernel: ElementMap) -> ElementMap:
+    """An element-wise kernel with loop and instructions of TorchInductor. Its name is one of `MAPS`."""
+    each, costs = 2 if kernel.name.startswith("rotary") else 1, MAPS[kernel.name]
+    block, warps = (FEW_BLOCK, FEW_WARPS) if each * kernel.rows * kernel.cols <= FEW else (BLOCK, WARPS)
+    elements = max(1, block // (each * warps * kernel.lanes))
+    widest_bytes = max(tensor.bytes for tensor in kernel.tensors)
+    vector = gcd(elements, kernel.cols, VECTOR_BYTES // widest_bytes)
+    return replace(kernel, vector=vector, unroll=elements // vector, warps=warps, turns=1, **asdict(costs))
+
+
+def inductor_rows(cols: int, widest_bytes: int, lanes: int, instructions: RowInstructions) -> dict[str, Any]:
+    """Fields of a row kernel. widest_bytes: of an element of its widest tensor."""
+    least, most = KEPT_WARPS
+    kept = 1 << min(most, max(least, cols // KEPT_WARP_ELEMENTS)).bit_length() - 1
+    elements = min(ROW_BLOCK // (ROW_WARPS * lanes), VECTOR_BYTES // widest_bytes)
+    return {
+        "shared_rows": True,
+        "keep": cols <= KEPT_COLUMNS,
+        "warps": kept if cols <= KEPT_COLUMNS else ROW_WARPS,
+        "vector": gcd(elements, cols),
+        "lanes": lanes,
+        **instructions._asdict(),
+    }
