@@ -7,7 +7,8 @@ one kernel reads x and residual and writes h and y (and the mask of the dropout,
 Backward: dy, the input of the norm and its statistics are read, dx is written; with `residual` the gradient that
 comes along the residual is read and added; with `dropout` the mask is read, and the gradient of x is written beside
 that of the residual. Each of W workgroups stores its sums for the gradients of the vectors (4 bytes per column); a
-second kernel per vector adds them.
+second kernel per vector adds them. torch.compile (`library=inductor`) stores h with the statistics and reads it again,
+if a row is long, and has a kernel of its own for the sums of the vectors.
 """
 
 from dataclasses import dataclass

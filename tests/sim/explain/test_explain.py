@@ -160,6 +160,7 @@ def test_a_bound_is_not_checked_if_its_change_cannot_run(run, monkeypatch):
     ("unit", "counter", "limit"),
     [
         ("atomics", "l2.atomic_sectors", "l2.atomics_per_clk=1"),
+        ("matrix pipes held up", "cu.tensor_held_ps", "cu.tensor_hold=0.5"),
         ("ports between partitions", "far.far_requests", ""),
         ("ports between partitions", "far.far_answers", ""),
     ],

@@ -8,6 +8,7 @@ from tracer.kernels import make_kernels
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Software
 from tracer.models.layer import backward_steps, forward_steps
+from tracer.models.memory import memory_need
 from tracer.models.schedule import OperatorClass
 from tracer.models.texts import KernelTexts
 
@@ -68,6 +69,13 @@ def test_the_loss_is_in_the_working_type():
     assert texts.loss(backward=True) == [
         "cross_entropy:rows=512,vocab=128256,backward=true,library=inductor,dtype=bf16"
     ]
+
+
+def test_logits_and_their_gradient_take_memory_in_the_working_type():
+    """Fused software writes the gradient over the logits."""
+    model = load_model("llama-3-8b")
+    found = [memory_need(model, replace(TRAIN, software=one)).logits for one in (Software.COMPILE, Software.FUSED)]
+    assert found == [2 * 512 * 128256 * 2, 512 * 128256 * 2]
 
 
 def test_tokens_go_to_experts_as_in_eager_software():

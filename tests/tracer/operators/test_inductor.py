@@ -6,6 +6,8 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.request_count import count_requests
 from tracer.kernels import make_kernel, make_kernels
+from tracer.operators.row_kernel import SUM, RowKernel
+from tracer.operators.tensor import Tensor
 from traces.errors import UserError
 from traces.schema import Kind, Pipe, Space
 from validation.against.gpu_measurements import library_of
@@ -120,6 +122,17 @@ def test_a_sum_is_stored_with_the_statistics_and_read_for_the_output():
     generic = _warp(make_kernel("rmsnorm:rows=8,cols=65536,residual=true,dtype=bf16"))
     again = [int(base) for base, kind in zip(generic["base"], generic["kind"], strict=True) if kind == Kind.LOAD]
     assert len(again) > len(set(again)), "x is read twice"
+
+
+def test_sums_are_stored_once_and_when_they_are_there():
+    b = 2
+    x, residual, y, h = (Tensor(number << 30, b) for number in range(1, 5))
+    kernel = RowKernel("two", 4, 65536, (x, residual), (y,), passes=2, keep=False, first_outputs=(h,))
+    assert _sectors(kernel) == (4 * (2 * 2 + 1) * 65536 * b // 32, 4 * 2 * 65536 * b // 32)
+    assert kernel.moved_bytes == (2 * 4 * 65536 * b, 2 * 4 * 65536 * b)
+    events = _warp(kernel)
+    stores = events[(events["kind"] == Kind.STORE) & (events["base"] >= 4 << 30)]
+    assert len(stores) and (stores["wait"] == 1 << SUM).all(), "a store waits for the sum of its elements"
 
 
 def test_a_kept_row_is_read_once_with_its_sum_stored():
