@@ -20,10 +20,10 @@ BLOCK, WARPS = 1024, 4
 FEW, FEW_BLOCK, FEW_WARPS = 1 << 22, 512, 8
 """The second of its two configurations. The faster one is taken: kernels of 1.0 and 2.1 million elements have this one,
 those of 5.2 to 14.7 million the first. So the limit is assumed."""
-ROW_BLOCK, ROW_WARPS = 2048, 16
+ROW_BLOCK, ROW_THREADS = 2048, 512
 """Elements of a row that a workgroup reads at a time (R0_BLOCK, `reduction`)."""
-KEPT_COLUMNS, KEPT_WARP_ELEMENTS, KEPT_WARPS = 1024, 128, (2, 8)
-"""`persistent_reduction`: a workgroup has one row, and so many elements of it in a warp (assumed)."""
+KEPT_COLUMNS, KEPT_LANE_ELEMENTS, KEPT_THREADS = 1024, 4, (64, 256)
+"""`persistent_reduction`: a workgroup has one row, and so many elements of it in a lane (assumed)."""
 DROPOUT_FMA = 65
 """Instructions per element of a random number (Philox, `tl.rand`) and of what it decides."""
 
@@ -104,13 +104,13 @@ def inductor_map(kernel: ElementMap) -> ElementMap:
 
 def inductor_rows(cols: int, widest_bytes: int, lanes: int, instructions: RowInstructions) -> dict[str, Any]:
     """Fields of a row kernel. widest_bytes: of an element of its widest tensor."""
-    least, most = KEPT_WARPS
-    kept = 1 << min(most, max(least, cols // KEPT_WARP_ELEMENTS)).bit_length() - 1
-    elements = min(ROW_BLOCK // (ROW_WARPS * lanes), VECTOR_BYTES // widest_bytes)
+    least, most = KEPT_THREADS
+    kept = 1 << min(most, max(least, cols // KEPT_LANE_ELEMENTS)).bit_length() - 1
+    elements = min(ROW_BLOCK // ROW_THREADS, VECTOR_BYTES // widest_bytes)
     return {
         "shared_rows": True,
         "keep": cols <= KEPT_COLUMNS,
-        "warps": kept if cols <= KEPT_COLUMNS else ROW_WARPS,
+        "warps": (kept if cols <= KEPT_COLUMNS else ROW_THREADS) // lanes,
         "vector": gcd(elements, cols),
         "lanes": lanes,
         **instructions._asdict(),
