@@ -1,12 +1,11 @@
-"""Training in PyTorch on H100, A100 and MI300X: blind predictions beside the throughput that others measured.
+"""Training in PyTorch on H100 and A100: blind predictions beside the throughput that others measured.
 
 `python -m validation.against.training` writes `tables/training.md`. With `--predict` it first simulates the cases that
 have no prediction yet (results in the store are used) and adds them to `predictions/training.csv`.
 
 Cases are rows of the benchmark table of llm-foundry (scripts/train/benchmarking/README.md @8c8dd48: MPT with FSDP),
 of torchtitan (docs/performance.md @395a526: Llama 2 with FSDP2) and of nanoGPT-amd (README.md @ccaddd8: GPT-2 on one
-GPU; ROCm/TransformerEngine, issue 79: Llama 3.1 with FSDP and torch.compile on MI300X): bf16, fused attention, the
-others without a compiler and with gradients reduced in fp32. When the predictions were committed, only what says
+GPU): bf16, fused attention, gradients reduced in fp32, no compiler. When the predictions were committed, only what says
 what ran had been read: of llm-foundry by a script, of the others by somebody else. Nothing is calibrated with a row.
 """
 
@@ -19,7 +18,7 @@ import click
 from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.model import ModelScenario
-from tracer.models.catalogue import load_model, models
+from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software
 from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
@@ -39,7 +38,7 @@ WIDTHS = {"mpt-7b": (32, 4096, 32), "mpt-13b": (40, 5120, 40), "gpt2-1.5b": (48,
 """Layers, hidden size and heads of models with a plain MLP (llm-foundry, scripts/train/yamls/pretrain; nanoGPT-amd,
 configs/gpt2-1.5b.json)."""
 VOCAB = {"mpt": 50368, "gpt2": 50304}
-H100, A100, MI300X = "h100_sxm", "a100_80g", "mi300x"
+H100, A100 = "h100_sxm", "a100_80g"
 
 
 class Case(NamedTuple):
@@ -63,7 +62,7 @@ class Case(NamedTuple):
         return self.sequence * self.micro_batch * self.micro_batches
 
 
-FSDP1, FSDP2, COMPILED = Software.EAGER_2023, Software.EAGER, Software.COMPILE
+FSDP1, FSDP2 = Software.EAGER_2023, Software.EAGER
 CASES = (
     *(Case(H100, "mpt-13b", gpus, 2048, 2, 1, 0, FSDP1, 1) for gpus in (8, 16, 32, 64)),
     Case(A100, "mpt-13b", 8, 2048, 2, 3, 0, FSDP1, 1),
@@ -71,7 +70,6 @@ CASES = (
     Case(H100, "gpt2-1.5b", 1, 1024, 8, 1, 0, FSDP1, 0),
     Case(A100, "llama-2-13b", 64, 4096, 2, 1, 0, FSDP2, 1),
     Case(A100, "mpt-7b", 8, 2048, 6, 2, 0, FSDP1, 1),
-    Case(MI300X, "llama-3-8b", 8, 4096, 4, 1, 0, COMPILED, 0),
 )
 """In the order in which they are simulated."""
 IN_VIEW = "mpt-13b"
@@ -82,8 +80,6 @@ HEADER = ("machine", "model", "GPUs", "tokens", "sequences", "micro-batches", "r
 
 def shape(case: Case) -> ModelShape:
     """The model."""
-    if case.model in models():
-        return load_model(case.model)
     if case.model not in WIDTHS:  # torchtitan, torchtitan/models/llama/__init__.py
         sizes = {"layers": 40, "hidden": 5120, "intermediate": 13824, "heads": 40, "kv_heads": 40}
         return replace(load_model("llama-2-7b"), name=case.model, **sizes)  # type: ignore[arg-type]
@@ -146,7 +142,7 @@ def table() -> str:
     )
     return to_markdown(
         [
-            Heading("Training in PyTorch on H100, A100 and MI300X", 1),
+            Heading("Training in PyTorch on H100 and A100", 1),
             Text(intro),
             Table(("machine", "kind", "rows", "mean absolute error", "mean error", "worst"), means),
             notes(NOTES),
