@@ -17,7 +17,7 @@ The work has `rows` x `cols` elements. The kernel is built like library kernels:
 Traffic in sectors of 32 bytes, where a row of tensor t is S(t) whole sectors:
 
     requested by loads     rows * (n * sum S(inputs) + sum S(vectors)), n = 1 kept, `passes` + 1 otherwise; with
-                           `first_outputs` not kept, n = `passes` and rows * sum S(first_outputs) more
+                           `first_outputs` not kept, n = `passes` and rows * S of the first one more
     requested by stores    rows * sum S(outputs), rows for each scalar, workgroups * S(4 bytes) for each partial
     DRAM reads             rows * sum S(inputs) + sum S(vectors), if L2 holds the vectors and the rows in flight
     DRAM writes            rows * sum S(outputs) + ceil(rows / 8) for each scalar + the partials
@@ -65,7 +65,7 @@ class RowKernel(EvenKernel):
     Attributes:
         name: of the kernel.
         inputs, outputs: tensors of `rows` x `cols` elements.
-        first_outputs: outputs that are stored with the sums. If the inputs are not kept, the output is made from them.
+        first_outputs: outputs that are stored with the sums. If the inputs are not kept, the first one is read again.
         vectors: tensors of `cols` elements.
         scalars_in, scalars_out: addresses of arrays with 4 bytes per row.
         partials: addresses of arrays [workgroups, cols] of 4 bytes.
@@ -150,7 +150,7 @@ class RowKernel(EvenKernel):
     @property
     def _inputs_again(self) -> tuple[Tensor, ...]:
         """Tensors that are read for the output if the inputs are not kept."""
-        return self.first_outputs or self.inputs
+        return self.first_outputs[:1] or self.inputs
 
     @property
     def line_requests(self) -> int:

@@ -124,6 +124,12 @@ def test_a_sum_is_stored_with_the_statistics_and_read_for_the_output():
     assert len(again) > len(set(again)), "x is read twice"
 
 
+def test_the_mask_of_a_dropout_is_not_read_again():
+    row = 4096 * 2 // 32
+    kernel = _kernel("rmsnorm:rows=8,cols=4096,residual=true,dropout=true,dtype=bf16")
+    assert _sectors(kernel) == (8 * 4 * row, 8 * (2 * row + row // 2)), "x, residual, h, weight; h, mask, y"
+
+
 def test_sums_are_stored_once_and_when_they_are_there():
     b = 2
     x, residual, y, h = (Tensor(number << 30, b) for number in range(1, 5))
