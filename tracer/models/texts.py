@@ -62,6 +62,7 @@ class KernelTexts:
 
     Attributes:
         products: matrix products of the attention core, one for each sequence and head.
+        eager, compiled: of PyTorch without and with a compiler; pytorch: either. fused: also compiled.
     """
 
     def __init__(self, model: ModelShape, how: Deployment):
@@ -76,6 +77,7 @@ class KernelTexts:
         self.compiled = how.software == Software.COMPILE
         self.eager = how.software in LOOPS and not self.compiled
         self.fused = how.software == Software.FUSED or self.compiled
+        self.pytorch = self.eager or self.compiled
         self.megatron = how.software == Software.MEGATRON
         self.bias_in_gemm = self.fused or (self.eager and how.software != Software.EAGER_2019)
 
@@ -236,7 +238,7 @@ class KernelTexts:
         if self.model.gated:
             eager = {"fused": "false"} if self.eager else {}
             return [self._text("swiglu", rows=rows, cols=width, backward=backward, **eager)]
-        bias = self.model.bias and not ((self.eager or self.compiled) and self.bias_in_gemm)
+        bias = self.model.bias and not (self.pytorch and self.bias_in_gemm)
         gelu = self._text("gelu", rows=rows, cols=width, bias=bias, backward=backward)
         return [gelu, *(self.bias_backward(rows, width) if backward else ())]
 
@@ -321,11 +323,6 @@ class KernelTexts:
         copies = self.passes(self.how.tokens, widths)
         return steps + [(f"heads_copy_back_{number}", NORM, text) for number, text in enumerate(copies)]
 
-    @property
-    def _torch_attention(self) -> bool:
-        """Is fused attention that of PyTorch?"""
-        return self.eager or self.compiled
-
     def _flash(self, backward: bool = False) -> str:
         return self._text(
             "flash_attention",
@@ -338,8 +335,8 @@ class KernelTexts:
             causal="true" if self.model.causal else "false",
             stats=self.how.train and not backward,
             backward=backward,
-            library="torch" if self._torch_attention and not backward else False,
-            version=2 if backward and self._torch_attention else False,
+            library="torch" if self.pytorch and not backward else False,
+            version=2 if backward and self.pytorch else False,
         )
 
     def embedding(self, backward: bool = False) -> str:
@@ -359,9 +356,7 @@ class KernelTexts:
     def loss(self, backward: bool = False) -> list[str]:
         rows, vocab = self.how.predicted, -(-self.model.vocab // self.how.tp)
         fields = {"rows": rows, "vocab": vocab, "backward": backward} | ({"fused": "false"} if self.eager else {})
-        if self.compiled:
-            return [self._text("cross_entropy", **fields)]
-        if not self.how.casts_weights or self.how.dtype.bytes == DataType.FP32.bytes:
+        if self.compiled or not self.how.casts_weights or self.how.dtype.bytes == DataType.FP32.bytes:
             return [self._text("cross_entropy", **fields)]
         loss = kernel_of("cross_entropy", DataType.FP32, **fields)
         cast = cast_of(self.how, rows, vocab, self.how.dtype if backward else DataType.FP32)

@@ -28,7 +28,6 @@ from tracer.operators.library import Library
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
-from traces.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +61,7 @@ class CrossEntropy(Operator):
     library: Library = Library.GENERIC
 
     def check(self) -> None:
-        if self.library == Library.TORCH:
-            raise UserError("cross_entropy library = torch: must be generic or inductor")
+        self.refuse_library(Library.TORCH)
 
     def parts(self) -> tuple[EvenKernel, ...]:
         b, shape = self.dtype.bytes, (self.rows, self.vocab)

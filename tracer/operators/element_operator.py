@@ -50,8 +50,7 @@ class ElementOperator(Operator):
     library: Library = Library.GENERIC
 
     def check(self) -> None:
-        if self.library == Library.TORCH:
-            raise UserError(f"{self.NAME} library = torch: must be generic or inductor")
+        self.refuse_library(Library.TORCH)
         if not 0 <= self.dimensions <= DIMENSIONS_MAX:
             raise UserError(f"{self.NAME} dimensions = {self.dimensions}: must be 0 to {DIMENSIONS_MAX}")
         at_once = self.unroll * self.warps

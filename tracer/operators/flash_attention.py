@@ -120,10 +120,7 @@ class FlashAttention(Heads):
             raise UserError(f"flash_attention head_dim = {self.head_dim}: must be {allowed}")
         if self.dtype not in TYPES:
             raise UserError(f"flash_attention dtype = {self.dtype}: allowed are {', '.join(TYPES)}")
-        if self.library == Library.INDUCTOR:
-            raise UserError(
-                "flash_attention library = inductor: must be generic or torch, torch.compile makes no attention"
-            )
+        self.refuse_library(Library.INDUCTOR)
         super().check()
         versions = (2,) if (self.queries or self.seq) == 1 else (2, *NEWEST.values())
         if self.version not in versions:

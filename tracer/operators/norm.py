@@ -109,13 +109,11 @@ class Norm(Operator):
             before = (dropout_map(*shape, x, dropped, mask),) if self.dropout else ()
             before += (residual_map(*shape, dropped if self.dropout else x, residual, h),)
             inputs = [Tensor(h, b)]
-        if self.library == Library.INDUCTOR:
-            stored = {"outputs": tuple(outputs), "first_outputs": tuple(sums)}
-        else:
-            stored = {"outputs": (*outputs, *sums)}
+        first, last = (sums, outputs) if self.library == Library.INDUCTOR else ([], [*outputs, *sums])
         kernel = self._rows(
             inputs=tuple(inputs),
-            **stored,
+            outputs=tuple(last),
+            first_outputs=tuple(first),
             scalars_out=tuple(scalars[: self.SCALARS]) if self.stats else (),
             vectors=tuple(Tensor(address, b) for address in vectors),
             reductions=self.REDUCTIONS,

@@ -10,6 +10,7 @@ from tracer.data_type import DataType
 from tracer.gemm.architecture import GpuFacts
 from tracer.gemm.fields import on_machine
 from tracer.operators.even_kernel import EvenKernel
+from tracer.operators.library import Library
 from tracer.operators.tensor import FIRST_ADDRESS, regions
 from tracer.parameter_kernel import SIZES, ParameterKernel, field_text
 from traces.errors import UserError
@@ -55,6 +56,12 @@ class Operator(ParameterKernel):
         self.check()
         for kernel in self.kernels:  # shapes that no kernel can run are refused at once
             self.check_accesses(kernel.line_requests)
+
+    def refuse_library(self, library: Library) -> None:
+        """Refuse a library that has no kernel for this operator."""
+        if getattr(self, "library", Library.GENERIC) == library:
+            allowed = " or ".join(field_text(one) for one in Library if one != library)
+            raise UserError(f"{self.NAME} library = {field_text(library)}: must be {allowed}")
 
     def _check_needs(self) -> None:
         """Refuse a field that would have no effect."""

@@ -53,8 +53,7 @@ class Quantize(Operator):
     library: Library = Library.GENERIC
 
     def check(self) -> None:
-        if self.library == Library.TORCH:
-            raise UserError("quantize library = torch: must be generic or inductor")
+        self.refuse_library(Library.TORCH)
         if self.out.bytes != 1:
             raise UserError(f"quantize: out = {self.out}: must be fp8 or int8")
 
