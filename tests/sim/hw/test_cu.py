@@ -114,6 +114,10 @@ def test_a_matrix_pipe_is_held_up_only_while_it_has_work_and_by_its_own_schedule
     assert elsewhere.issued_ps(P) == [64 * CLOCK_PS] and elsewhere.cu["tensor_held_ps"] == 0
     beside = run_cu([[[product, product, probe(0, wait=[1])], *others, others[0]]], "cu.tensor_hold=0.5")
     assert beside.issued_ps(P) == [64 * CLOCK_PS] and beside.cu["tensor_held_ps"] == 12 * CLOCK_PS
+    again = [product, compute(3, Pipe.SFU), product, probe(0, wait=[1])]
+    for scheduler in range(SCHEDULERS):
+        warps = [again if warp == scheduler else [compute(1, Pipe.UNIFORM)] for warp in range(SCHEDULERS)]
+        assert run_cu([warps], "cu.tensor_hold=0.5").issued_ps(P) == [(64 + 12) * CLOCK_PS]
 
 
 def test_the_shared_port_serves_all_warps_one_after_the_other():

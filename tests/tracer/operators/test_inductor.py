@@ -119,6 +119,9 @@ def test_a_sum_is_stored_with_the_statistics_and_read_for_the_output():
         *[("L", x)] * 2, *[("L", residual)] * 2, *[("S", h)] * 2,
         *[("L", weight)] * 2, *[("L", h)] * 2, *[("S", y)] * 2,
     ]  # fmt: skip
+    stored, read = (outside["base"][4:6], outside["base"][8:10])
+    first_of_warp = first + 5 * (2 << 20)
+    assert stored.tolist() == read.tolist() == [first_of_warp, first_of_warp + 16 * 32 * 4 * 2], "h, and the same again"
     generic = _warp(make_kernel("rmsnorm:rows=8,cols=65536,residual=true,dtype=bf16"))
     again = [int(base) for base, kind in zip(generic["base"], generic["kind"], strict=True) if kind == Kind.LOAD]
     assert len(again) > len(set(again)), "x is read twice"
