@@ -61,6 +61,7 @@ class ComputeUnit(Unit, frozen=True, kw_only=True):
     fma_warps_per_clk: float
     fp64_warps_per_clk: float
     sfu_warps_per_clk: float
+    one_vector_pipe: bool = False  # these four are one pipe: an instruction of any kind waits for all others
     tensor_macs_per_clk: float  # multiply-accumulates per CU and clock, dense fp16; each scheduler has a whole number
     tensor_hold: float = 0.0  # share of the time of an instruction of another pipe that holds up a busy matrix pipe
     shared_bytes_per_clk: int  # LDS port of the CU

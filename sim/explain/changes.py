@@ -34,6 +34,11 @@ FASTER = (
     Change("fp32 pipes twice as fast", {"cu.fma_warps_per_clk": TWICE}, "FMA"),
     Change("fp64 pipes twice as fast", {"cu.fp64_warps_per_clk": TWICE}, "FP64"),
     Change("pipes of transcendental functions twice as fast", {"cu.sfu_warps_per_clk": TWICE}, "SFU"),
+    Change(
+        "vector pipes twice as fast",
+        {f"cu.{pipe}_warps_per_clk": TWICE for pipe in ("alu", "fma", "fp64", "sfu")},
+        "VALU",
+    ),
     Change("twice as many instructions issued", {"cu.issue_per_clk": TWICE}, "issue"),
     Change("shared memory twice as fast", {"cu.shared_bytes_per_clk": TWICE}, "shared memory"),
     Change("load/store units twice as fast", {"cu.lsu_lines_per_clk": TWICE, "cu.lsu_tags_per_clk": TWICE}, "LSU"),

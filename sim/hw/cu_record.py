@@ -77,6 +77,7 @@ CU = host_record(
         ("period_ps", "i8"),
         ("issue_ps", "i8"),  # one warp instruction on a scheduler
         ("pipe_ps", "i8", PIPES),  # one warp instruction on a scheduler's pipe; 0 = paid by issue alone
+        ("pipe_of", "i8", PIPES),  # the pipe whose time it takes
         ("tensor_macs_per_clk", "i8"),  # per scheduler
         ("tensor_hold_ps", "i8", PIPES),  # one warp instruction of another pipe holds up the matrix pipe
         ("schedulers", "i8"),
@@ -129,6 +130,7 @@ def make_cus(spec, answers):
     period_ps = whole_period_ps(spec.clock_MHz)
     cus["period_ps"] = period_ps
     cus["issue_ps"] = max(1, round(period_ps / spec.issue_per_clk))
+    cus["pipe_of"] = np.arange(PIPES)
     for pipe, rate in (
         (Pipe.ALU, spec.alu_warps_per_clk),
         (Pipe.FMA, spec.fma_warps_per_clk),
@@ -136,6 +138,7 @@ def make_cus(spec, answers):
         (Pipe.SFU, spec.sfu_warps_per_clk),
     ):
         cus["pipe_ps"][:, pipe] = round(period_ps / rate)
+        cus["pipe_of"][:, pipe] = Pipe.ALU if spec.one_vector_pipe else pipe
     cus["tensor_hold_ps"] = np.rint(cus["pipe_ps"] * spec.tensor_hold)
     cus["tensor_macs_per_clk"] = round(spec.tensor_macs_per_clk / spec.schedulers)
     cus["schedulers"], cus["lanes"] = spec.schedulers, spec.lanes_per_warp

@@ -1,6 +1,7 @@
 """Issue slots, execution pipes and the shared-memory port of a CU: each is booked until a time.
 
-Each warp scheduler has one issue slot and one pipe of each kind. A run of arithmetic occupies its pipe for its
+Each warp scheduler has one issue slot and one pipe of each kind, or one for all kinds of vector instructions but those
+of the matrix unit (`cu.one_vector_pipe`: the VALU of a SIMD, AMD). A run of arithmetic occupies its pipe for its
 instructions. A matrix event occupies the tensor pipe for work / rate. The warp waits for the result, or with
 `traces.schema.LATER` only until all instructions have issued. While the tensor pipe has work, those of other pipes
 hold it up for a share of their time (D66). A CU has one shared-memory (LDS) port.
@@ -41,9 +42,10 @@ def compute(cu, scheduler, warps, w, event, now_ps):
     else:
         busy_ps = event.count * cu.pipe_ps[pipe]
         _count_busy(cu, pipe, busy_ps)
-    start_ps = max(now_ps, cu.pipe_free_ps[scheduler, pipe])
+    booked = cu.pipe_of[pipe]
+    start_ps = max(now_ps, cu.pipe_free_ps[scheduler, booked])
     _hold_tensor(cu, scheduler, event, start_ps)
-    cu.pipe_free_ps[scheduler, pipe] = start_ps + busy_ps
+    cu.pipe_free_ps[scheduler, booked] = start_ps + busy_ps
     free_ps = book_issue(cu, scheduler, event, now_ps)
     result_ps = max(free_ps, start_ps + max(busy_ps, event.cycles * cu.period_ps))
     if event.space != LATER:

@@ -27,6 +27,7 @@ UNITS = {
     "fma": "FMA",
     "fp64": "FP64",
     "sfu": "SFU",
+    "vector": "VALU",
 }
 """Unit that can bound an operator -> its name in `sim.run.shares`."""
 OTHER_ADDRESS, OTHER_COPY = 1 << 50, 1 << 51

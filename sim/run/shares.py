@@ -19,7 +19,9 @@ BUSY = 0.7
 FLOP_PER_MAC = 2
 LATENCY, TOO_FEW = "latency", "too few workgroups"
 """What bounds a run that no unit bounds."""
-SOME_KERNELS = ("ALU", "FMA", "FP64", "SFU", "bulk copies", "ports between CUs", "memory-side cache", "DMA engines")
+VECTOR_PIPES = ("ALU", "FMA", "FP64", "SFU")
+"""With `cu.one_vector_pipe` one pipe: VALU."""
+SOME_KERNELS = (*VECTOR_PIPES, "VALU", "bulk copies", "ports between CUs", "memory-side cache", "DMA engines")
 """Units that many kernels do not use, or that some machines lack."""
 
 
@@ -86,12 +88,12 @@ def shares_of(total: Mapping[str, int], machine: Machine, time_ps: int) -> dict[
     schedulers, cu_hz = cu.count * cu.schedulers, cu.count * cu.clock_MHz * HZ_PER_MHZ
     noc_hz = cu.count * noc.clock_MHz * HZ_PER_MHZ
     peer_bytes = max(total.get("peers.packet_bytes", 0), total.get("peers.answer_bytes", 0))
+    vector_s = {pipe: total[f"cu.{pipe.lower()}_busy_ps"] / PS_PER_S for pipe in VECTOR_PIPES}
+    if cu.one_vector_pipe:
+        vector_s = {"VALU": sum(vector_s.values())}
     work_and_peak = {
         "matrix pipes": (total["cu.tensor_busy_ps"] / PS_PER_S, schedulers),
-        "ALU": (total["cu.alu_busy_ps"] / PS_PER_S, schedulers),
-        "FMA": (total["cu.fma_busy_ps"] / PS_PER_S, schedulers),
-        "FP64": (total["cu.fp64_busy_ps"] / PS_PER_S, schedulers),
-        "SFU": (total["cu.sfu_busy_ps"] / PS_PER_S, schedulers),
+        **{pipe: (busy_s, schedulers) for pipe, busy_s in vector_s.items()},
         "issue": (total["cu.issue_busy_ps"] / PS_PER_S, schedulers),
         "shared memory": (total["cu.shared_busy_ps"] / PS_PER_S, cu.count),
         "LSU": (total["lsu.busy_ps"] / PS_PER_S, cu.count),

@@ -2,20 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from tracer.data_type import DataType
+from tracer.operators.counted import AMD_LANES, ROUND_FMA, Counted
 from tracer.operators.element_map import ElementMap
 from tracer.operators.inductor import inductor_map
 from tracer.operators.library import Library
 from tracer.operators.operator import Operator
+from tracer.operators.tensor import Use
 from traces.errors import UserError
 
 DIMENSIONS_MAX = 25
 """Most dimensions of a tensor of PyTorch (aten/src/ATen/cuda/detail/OffsetCalculator.cuh: MAX_DIMS)."""
-DIMENSION_ALU, DIMENSION_FMA, PLACED_ACCESS = 4, 10, 4
-"""Per dimension of a tensor that is not contiguous: quotient, remainder, an offset for each of three tensors; and per
-access to each tensor. Counted in the machine code of PyTorch 2.6.0 for sm_90 (`elementwise_kernel<128, 4, ...>`, the
-sum of two tensors of bf16): what is neither an access nor integer work counts to the multiply-adds."""
+DIMENSION, PLACED_ACCESS = Counted((4, 10), (4, 6)), 4
+"""Per dimension of a tensor that is not contiguous (on the pipe for integers, and on the other): quotient, remainder,
+an offset for each of three tensors; and per access to each tensor. Counted in the machine code of PyTorch 2.6.0 for
+sm_90 (`elementwise_kernel<128, 4, ...>`, the sum of two tensors of bf16): what is neither an access nor integer work
+counts to the multiply-adds. On AMD in that of our copy of the loop (`tracer.operators.library`)."""
 
 LOOP = ("vector", "unroll", "warps", "turns")
 """Fields that are those of `tracer.operators.element_map.ElementMap`."""
@@ -64,8 +68,12 @@ class ElementOperator(Operator):
         """The kernel with the loop of this operator, or that of its library."""
         if self.library == Library.INDUCTOR:
             return inductor_map(kernel)
-        shape = {name: getattr(self, name) for name in LOOP}
+        shape: dict[str, Any] = {name: getattr(self, name) for name in LOOP}
+        if self.lanes == AMD_LANES and self.dtype == DataType.BF16:
+            rounded = [one for one in kernel.tensors if one.use != Use.READ and one.bytes == self.dtype.bytes]
+            shape["fma"] = kernel.fma + ROUND_FMA * len(rounded)
         if not self.dimensions:
             return replace(kernel, **shape)
-        index, index_fma = kernel.index + DIMENSION_ALU * self.dimensions, DIMENSION_FMA * self.dimensions
-        return replace(kernel, index=index, index_fma=index_fma, access=PLACED_ACCESS, **shape)
+        alu, fma = DIMENSION.on(self.lanes)
+        places: dict[str, Any] = {"index": kernel.index + alu * self.dimensions, "index_fma": fma * self.dimensions}
+        return replace(kernel, access=PLACED_ACCESS, **places, **shape)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tracer.operators.bias import bias_map
+from tracer.operators.counted import Counted
 from tracer.operators.element_map import ElementMap
 from tracer.operators.element_operator import OF_NO_LIBRARY, ElementOperator
 from tracer.operators.even_kernel import EvenKernel
@@ -20,9 +21,9 @@ from tracer.operators.tensor import Tensor, Use
 
 FMA, SFU = 10, 2
 """Instructions per element of the tanh form: polynomial, exponential, reciprocal (assumed)."""
-EXACT_FMA, EXACT_SFU = 26, 1
+EXACT = Counted((26, 1), (35, 1))
 """Of the form with the error function: counted in the machine code of PyTorch 2.6.0 for sm_90 (`GeluCUDAKernelImpl`,
-bf16)."""
+bf16); of AMD in that of the same function in Triton, without the rounding."""
 BACKWARD_FMA = 20
 
 
@@ -67,7 +68,7 @@ class Gelu(ElementOperator):
         if self.bias and not self.fused:
             before = (self.loop(bias_map(rows, cols, b, self.lanes, x, between, bias)),)
             x = between
-        costs = (EXACT_FMA, EXACT_SFU) if self.exact else (FMA, SFU)
+        costs = EXACT.on(self.lanes) if self.exact else (FMA, SFU)
         return (*before, self._map("gelu", *shape, (Tensor(x, b), *vector, Tensor(y, b, Use.WRITE)), *costs))
 
     def _map(self, name: str, rows: int, cols: int, tensors: tuple[Tensor, ...], fma: int, sfu: int) -> ElementMap:

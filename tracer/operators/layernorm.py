@@ -20,11 +20,12 @@ and bias over its rows; a second kernel adds the W sums of each.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tracer.operators import inductor
-from tracer.operators.library import WELFORD, WELFORD_FMA, WELFORD_SUM_FMA
+from tracer.operators import inductor, library
+from tracer.operators.counted import Counted
 from tracer.operators.norm import Norm
+from tracer.operators.row_costs import RowInstructions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,5 +36,5 @@ class LayerNorm(Norm):
     VECTORS: ClassVar[int] = 2
     SCALARS: ClassVar[int] = 2
     REDUCTIONS: ClassVar[int] = 2
-    TORCH: ClassVar[dict[str, Any]] = {"costs": WELFORD, "sum_fma": WELFORD_SUM_FMA, "fma": WELFORD_FMA}
-    INDUCTOR: ClassVar[inductor.RowInstructions] = inductor.WELFORD
+    TORCH: ClassVar[Counted[RowInstructions]] = library.WELFORD
+    INDUCTOR: ClassVar[Counted[RowInstructions]] = inductor.WELFORD

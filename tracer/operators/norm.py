@@ -16,12 +16,14 @@ from typing import Any, ClassVar
 
 from tracer.data_type import DataType
 from tracer.operators.column_sum import PARTIAL_BYTES, column_sum, parts_of, turns_of
+from tracer.operators.counted import Counted
 from tracer.operators.dropout import MASK_BYTES, dropout_map
 from tracer.operators.even_kernel import EvenKernel
-from tracer.operators.inductor import DROPOUT_FMA, GRADIENT, RowInstructions, inductor_rows
+from tracer.operators.inductor import DROPOUT_FMA, GRADIENT, inductor_rows
 from tracer.operators.library import Library, torch_norm
 from tracer.operators.operator import Operator
 from tracer.operators.residual import residual_map
+from tracer.operators.row_costs import RowInstructions
 from tracer.operators.row_kernel import SCALAR_BYTES, RowKernel
 from tracer.operators.tensor import Tensor, Use
 from traces.errors import UserError
@@ -58,9 +60,9 @@ class Norm(Operator):
         "shared_rows": {"library": Library.GENERIC, "backward": False},
         "out": {"residual": True, "fused": True},
     }
-    TORCH: ClassVar[dict[str, Any]]
+    TORCH: ClassVar[Counted[RowInstructions]]
     """Costs of PyTorch's kernel."""
-    INDUCTOR: ClassVar[RowInstructions]
+    INDUCTOR: ClassVar[Counted[RowInstructions]]
     """Those of torch.compile."""
 
     rows: int
@@ -126,12 +128,12 @@ class Norm(Operator):
         settings["shared_rows"] = self.shared_rows
         name = f"{self.NAME}_backward" if self.backward else self.NAME
         if self.library == Library.TORCH:
-            fields |= torch_norm(self.dtype.bytes) | self.TORCH
+            fields |= torch_norm(self.dtype.bytes) | self.TORCH.on(self.lanes)._asdict()
         elif self.library == Library.INDUCTOR:
-            instructions = GRADIENT if self.backward else self.INDUCTOR
+            counts = GRADIENT if self.backward else self.INDUCTOR
+            fields |= inductor_rows(self.cols, self.dtype.bytes, self.lanes, counts)
             if self.dropout and not self.backward:
-                instructions = instructions._replace(sum_fma=instructions.sum_fma + DROPOUT_FMA)
-            fields |= inductor_rows(self.cols, self.dtype.bytes, self.lanes, instructions)
+                fields["sum_fma"] += DROPOUT_FMA.on(self.lanes)
         return RowKernel(name, self.rows, self.cols, **(settings | fields))
 
     def _backward(self) -> tuple[EvenKernel, ...]:

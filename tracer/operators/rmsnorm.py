@@ -10,11 +10,12 @@ backward:  DRAM reads (2 * rows + 1) * S + ceil(rows / 8) + W * S32 in the secon
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from tracer.operators import inductor
-from tracer.operators.library import MEAN_OF_SQUARES
+from tracer.operators import inductor, library
+from tracer.operators.counted import Counted
 from tracer.operators.norm import Norm
+from tracer.operators.row_costs import RowInstructions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,5 +26,5 @@ class RmsNorm(Norm):
     VECTORS: ClassVar[int] = 1
     SCALARS: ClassVar[int] = 1
     REDUCTIONS: ClassVar[int] = 1
-    TORCH: ClassVar[dict[str, Any]] = {"costs": MEAN_OF_SQUARES}
-    INDUCTOR: ClassVar[inductor.RowInstructions] = inductor.MEAN_OF_SQUARES
+    TORCH: ClassVar[Counted[RowInstructions]] = library.MEAN_OF_SQUARES
+    INDUCTOR: ClassVar[Counted[RowInstructions]] = inductor.MEAN_OF_SQUARES

@@ -1,6 +1,7 @@
 """Costs of a row kernel (`tracer.operators.row_kernel`) that are not those of its elements."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,6 +44,15 @@ class RowCosts:
         alu = round(self.alu * instructions)
         shares = ((Pipe.ALU, alu), (Pipe.FMA, instructions - alu))
         return join([compute(pipe, number, latency_clk, **order) for pipe, number in shares if number])
+
+
+class RowInstructions(NamedTuple):
+    """Instructions of a row kernel: beside the arithmetic, and per element for output and sums."""
+
+    costs: RowCosts
+    fma: int
+    sum_fma: int
+    sfu: int = 0
 
 
 ASSUMED = RowCosts()

@@ -12,15 +12,10 @@ from typing import Any, ClassVar
 
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.inductor import GRADIENT, ONLINE_SOFTMAX, inductor_rows
-from tracer.operators.library import Library, rows_of_a_warp, torch_softmax
+from tracer.operators.library import EXACT_SOFTMAX, Library, rows_of_a_warp, torch_softmax
 from tracer.operators.operator import Operator
 from tracer.operators.row_kernel import RowKernel
 from tracer.operators.tensor import Tensor, Use
-
-EXACT_SUM_FMA, EXACT_FMA, EXACT_SFU = 7, 23, 2
-"""Instructions per element with `exact`: 2 for the maximum and 11 for the sum of exponentials, over two passes; 25 for
-the output (difference, exponential, division, conversion). Counted in the machine code of PyTorch 2.6.0 for sm_90
-(`tracer.operators.library`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +66,6 @@ class Softmax(Operator):
         outputs = (Tensor(y, b, Use.WRITE),)
         if self.library == Library.INDUCTOR:
             return (RowKernel("softmax", *shape, (Tensor(x, b),), outputs, **settings),)
-        settings = {"passes": self.passes, **settings, "reductions": 2, "sfu": 1}
-        settings |= {"sum_fma": EXACT_SUM_FMA, "fma": EXACT_FMA, "sfu": EXACT_SFU} if self.exact or torch else {}
+        counts = EXACT_SOFTMAX.on(self.lanes)._asdict() if self.exact else {"sfu": 1}
+        settings = {"passes": self.passes, **counts, **settings, "reductions": 2}
         return (RowKernel("softmax", *shape, (Tensor(x, b),), outputs, **settings),)

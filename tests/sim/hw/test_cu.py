@@ -92,6 +92,18 @@ def test_later_results_of_one_pipe_come_one_after_the_other():
     assert bench.cu["tensor_busy_ps"] == 96 * CLOCK_PS and bench.cu["tensor_macs"] == 3 * 4096
 
 
+@pytest.mark.parametrize(("one", "ends"), [("false", [26, 31, 53, 29, 32]), ("true", [26, 41, 73, 77, 32])])
+def test_vector_instructions_share_one_pipe_or_have_one_each(one, ends):
+    """Ten of 2 clocks, ten of 2, four of 8, one of 4, and a product of 32 in a pipe of its own; the 26 issue in 26."""
+    runs = [(10, Pipe.FMA), (10, Pipe.ALU), (4, Pipe.SFU), (1, Pipe.FP64)]
+    program = [compute(1, Pipe.TENSOR, work=4096, space=LATER, slot=5)]
+    program += [compute(count, pipe, space=LATER, slot=slot) for slot, (count, pipe) in enumerate(runs, 1)]
+    found = [run_cu([[[*program, probe(0, wait=[slot])]]], f"cu.one_vector_pipe={one}") for slot in (1, 2, 3, 4, 5)]
+    assert [bench.issued_ps(P)[0] // CLOCK_PS for bench in found] == ends
+    busy = [int(found[0].cu[f"{pipe}_busy_ps"]) // CLOCK_PS for pipe in ("fma", "alu", "sfu", "fp64")]
+    assert busy == [20, 20, 32, 4], "counted by kind"
+
+
 @pytest.mark.parametrize(("pipe", "clocks"), [(Pipe.ALU, 2), (Pipe.FMA, 2), (Pipe.FP64, 4), (Pipe.SFU, 8)])
 def test_other_pipes_hold_up_a_matrix_pipe_that_is_in_use(pipe, clocks):
     """Three instructions beside a product of 32 clocks: the next product begins later by half of their time."""

@@ -119,6 +119,8 @@ GEMM = "gemm:m=512,n=512,k=128"
         ("L2", IN_L2, ["noc.bank_bytes_per_clk=1"]),
         ("shared memory", GEMM, ["cu.shared_bytes_per_clk=8"]),
         ("matrix pipes", GEMM, ["cu.tensor_macs_per_clk=16"]),
+        ("FMA", "gelu:rows=512,cols=1024", ["cu.fma_warps_per_clk=0.05"]),
+        ("VALU", "gelu:rows=512,cols=1024", ["cu.one_vector_pipe=true", "cu.sfu_warps_per_clk=0.0625"]),
     ],
 )
 def test_a_unit_that_is_made_narrow_is_busy_all_the_time(unit, text, changes):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.support.passes import passes
 from tests.support.paths import ROOT
 from tests.support.request_count import count_requests
 from tracer.kernels import make_kernel, make_kernels
@@ -76,6 +77,35 @@ def test_instructions_of_a_warp_are_those_of_the_machine_code(text, counted):
     """Counted of Triton's kernel for sm_90 along its path, with eight elements of a lane or blocks of 2048."""
     kernel = make_kernels(f"{text},dtype=bf16,library=inductor")[0]
     assert _instructions(_warp(kernel)) == pytest.approx(counted, rel=0.08)
+
+
+@pytest.mark.parametrize(
+    ("text", "instructions", "transcendental"),
+    [
+        ("gelu:rows=4096,cols=10240,bias=true", 156, 8),
+        ("gelu:rows=4096,cols=10240,backward=true", 160, 8),
+        ("swiglu:rows=4096,cols=14336", 116, 8),
+        ("swiglu:rows=4096,cols=14336,backward=true", 154, 8),
+        ("rotary:tokens=4096,heads=32,kv_heads=8,head_dim=128", 86, 0),
+        ("residual:rows=4096,cols=4096", 30, 0),
+        ("residual:rows=4096,cols=4096,dropout=true", 346, 0),
+        ("dropout:rows=4096,cols=4096,backward=true", 42, 0),
+        ("copy:rows=4096,cols=4096,out=bf16,dtype=fp32", 22, 0),
+        ("rmsnorm:rows=64,cols=4096,residual=true", 185, 1),
+        ("rmsnorm:rows=64,cols=8192,residual=true", 335, 1),
+        ("rmsnorm:rows=64,cols=4096,residual=true,backward=true", 173, 0),
+        ("rmsnorm:rows=64,cols=8192,residual=true,backward=true", 312, 0),
+        ("layernorm:rows=64,cols=4096,residual=true", 16 + 11 + 2 * 99 + 206 + 5 + 80 + 22 + 2 * 42, 2 * 4 + 9 + 5),
+        ("softmax:rows=64,cols=4096", 630 + 129 + 234, 34 + 6 + 16),
+        ("softmax:rows=64,cols=8192", 914 + 129 + 3 + 4 * 116, 50 + 6 + 4 * 8),
+        ("quantize:rows=64,cols=4096", 207, 8),
+    ],
+)
+def test_passes_of_a_wavefront_are_those_of_the_machine_code_for_gfx942(text, instructions, transcendental):
+    """Vector instructions of Triton's kernel along its path; a lane has four elements."""
+    typed = text if "dtype" in text else f"{text},dtype=bf16"
+    kernel = make_kernels(f"{typed},library=inductor,lanes=64")[0]
+    assert passes(_warp(kernel)) == pytest.approx(instructions + 4 * transcendental, rel=0.1)
 
 
 @pytest.mark.parametrize(

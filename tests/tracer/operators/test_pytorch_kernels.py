@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.support.passes import passes
 from tests.support.request_count import count_requests
 from tracer.kernels import make_kernel
 from tracer.operators.library import rows_of_a_warp
@@ -105,6 +106,37 @@ MACHINE_CODE = {
     # 27 + 23 outside, one loop of 30, one of 96, one of 226; sums of 66 and 39
     "softmax:rows=64,cols=8192,library=torch,dtype=bf16": 50 + 30 + 96 + 226 + 66 + 39,
 }
+
+
+AMD_CODE = {
+    # four times 27 for the maximum, 123 and 8 exponentials, 240 and 16 transcendental ones; some 100 outside
+    "softmax:rows=64,cols=32768": 4 * (27 + 123 + 4 * 8 + 240 + 4 * 16) + 100,
+    # 36 before the exponentials; 19 + 131 and 8 exponentials; eight times 15 and a reciprocal
+    "softmax:rows=64,cols=512": 36 + 19 + 131 + 4 * 8 + 8 * (15 + 4),
+    # 68 and 4 reciprocals, 46; 70 outside; six steps of 32 and a reciprocal over lanes, in the mean 0.75 over warps
+    "layernorm:rows=64,cols=1024": 68 + 4 * 4 + 46 + 70 + 6.75 * 36,
+    "layernorm:rows=64,cols=4096": 4 * (68 + 4 * 4 + 46) + 70 + 6.75 * 36,
+}
+
+
+@pytest.mark.parametrize("text", AMD_CODE)
+def test_passes_of_a_wavefront_are_those_of_loops_compiled_for_gfx942(text):
+    events = _warp(make_kernel(f"{text},library=torch,lanes=64,dtype=bf16"), 0)
+    assert passes(events) == pytest.approx(AMD_CODE[text], rel=0.05)
+
+
+def test_amd_rounds_to_bf16_and_finds_places_in_instructions_of_its_own():
+    """Eight elements of a lane: 8 more of five instructions, but not for fp16 and not on NVIDIA; 10 for a dimension."""
+
+    def count(lanes, dtype, more=""):
+        return passes(_warp(make_kernel(f"residual:rows=64,cols=4096,lanes={lanes},dtype={dtype}{more}"), 0))
+
+    turns = 4
+    assert count(64, "bf16") - count(64, "fp16") == turns * 8 * 5 and count(32, "bf16") == count(32, "fp16")
+    placed = [[count(lanes, "fp16", f",dimensions={n}") for n in (1, 2)] for lanes in (32, 64)]
+    assert [two - one for one, two in placed] == [turns * 14, turns * 10]
+    gelu = [make_kernel(f"gelu:rows=64,cols=4096,exact=true,lanes={lanes}") for lanes in (32, 64)]
+    assert [(kernel.fma, kernel.sfu) for kernel in gelu] == [(26, 1), (35, 1)]
 
 
 @pytest.mark.parametrize("text", MACHINE_CODE)
