@@ -128,7 +128,7 @@ class Gpu:
 
         Returns:
             When the kernels ended for a program: their last warp has exited and their last store is in L2 (in DRAM if
-            stores are uncached). A flush of L2 comes later (D13).
+            stores are uncached or partitions are private). Another flush of L2 comes later (D13, D42).
         """
         if state is None:
             self._uncached_sectors = int(self.node.banks["uncached_write_sectors"].sum())
@@ -145,6 +145,8 @@ class Gpu:
         ends.append(self.node.noc["last_ack_ps"].max())
         if self.node.banks["uncached_write_sectors"].sum() > self._uncached_sectors:
             ends.append(self.node.channels["bus_end_ps"].max())
+        if self.machine.l2.sharing == L2Sharing.PRIVATE:  # only then other partitions and kernels see the stores
+            ends.append(self.flush_l2(after=False))
         return int(max(ends))
 
     def state(self) -> State:
@@ -309,14 +311,17 @@ class Gpu:
         self.node.l1s["ways"] = ways
         empty_sets(self.node.l1_sets)
 
-    def flush_l2(self) -> int:
-        """Write dirty lines back and empty L2. Returns the time at which the last line is in DRAM."""
+    def flush_l2(self, after: bool = True) -> int:
+        """Write dirty lines back and empty L2. Returns when the last line is in DRAM. after: no part of a kernel."""
         self.node.banks["flush_set"] = 0
         self.node.bank_wake_ps[:] = self.node.banks["next_ps"] = self.rest_ps
         while (status := self.advance()) == Status.UNTIL:
             pass
         self._check_done(status, "flush of L2")
         empty_sets(self.node.l2_sets)
+        if not after:
+            self.node.banks["writeback_sectors"] += self.node.banks["flush_sectors"]
+            self.node.banks["flush_sectors"] = 0
         return self.rest_ps
 
     def prefill(self, address: int, size_bytes: int) -> None:
@@ -328,9 +333,8 @@ class Gpu:
             UserError: the range begins below 0 or ends beyond 2^63.
         """
         check_copy(Prefill(address, size_bytes), "copy from the host")
-        if self.machine.l2.sharing == L2Sharing.PRIVATE:
-            return
-        for first_line, end in prefill_ranges(self.machine, address, size_bytes):
+        private = self.machine.l2.sharing == L2Sharing.PRIVATE
+        for first_line, end in () if private else prefill_ranges(self.machine, address, size_bytes):
             prefill_l2(self.node, first_line, end)
 
     def counters(self) -> dict[str, np.ndarray]:

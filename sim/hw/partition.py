@@ -11,7 +11,7 @@
 A packet to or from another partition takes `far_ps` more each way, and first occupies a port of `l2.far_bytes_per_clk`:
 of its CU, in each direction, or of the bank that waits for a copy. Far requests wait at their bank in fifos of their
 own, so they do not hold up near ones. Far answers cross the crossbar like answers of a bank of their own. A store does
-not drop the copies of its line (D41). Lines stay in private caches from kernel to kernel (D42).
+not drop the copies of its line (D41). Private caches are written back and emptied at the end of a kernel (D42).
 """
 
 from sim.hw.bits import reciprocal

@@ -15,11 +15,11 @@ from traces.errors import UserError
 
 DIMENSIONS_MAX = 25
 """Most dimensions of a tensor of PyTorch (aten/src/ATen/cuda/detail/OffsetCalculator.cuh: MAX_DIMS)."""
-DIMENSION, PLACED_ACCESS = Counted((4, 10), (4, 6)), 4
-"""Per dimension of a tensor that is not contiguous (on the pipe for integers, and on the other): quotient, remainder,
-an offset for each of three tensors; and per access to each tensor. Counted in the machine code of PyTorch 2.6.0 for
-sm_90 (`elementwise_kernel<128, 4, ...>`, the sum of two tensors of bf16): what is neither an access nor integer work
-counts to the multiply-adds. On AMD in that of our copy of the loop (`tracer.operators.library`)."""
+DIMENSION, PLACED_ACCESS = Counted((4, 10, 0), (4, 0, 2)), 4
+"""Per dimension of a tensor that is not contiguous (on the pipe for integers, on the other, on this for each tensor):
+quotient, remainder, an offset for each tensor; and per access to each tensor. Counted in the machine code of PyTorch
+2.6.0 for sm_90 (`elementwise_kernel<128, 4, ...>`, the sum of two tensors of bf16): what is neither an access nor
+integer work counts to the multiply-adds. On AMD in that of such a loop for gfx942 (`tracer.operators.library`)."""
 
 LOOP = ("vector", "unroll", "warps", "turns")
 """Fields that are those of `tracer.operators.element_map.ElementMap`."""
@@ -74,6 +74,7 @@ class ElementOperator(Operator):
             shape["fma"] = kernel.fma + ROUND_FMA * len(rounded)
         if not self.dimensions:
             return replace(kernel, **shape)
-        alu, fma = DIMENSION.on(self.lanes)
+        alu, fma, each = DIMENSION.on(self.lanes)
+        fma += each * len(kernel.tensors)
         places: dict[str, Any] = {"index": kernel.index + alu * self.dimensions, "index_fma": fma * self.dimensions}
         return replace(kernel, access=PLACED_ACCESS, **places, **shape)

@@ -2,18 +2,21 @@
 
 import pytest
 
+from sim.counters import headline
 from sim.host.gpu import Gpu
 from sim.hw.noc import home_place
 from sim.hw.partition import FAR, NEAR, home_of, is_far, route
 from sim.hw.request import SECTOR_BYTES, Op
 from sim.machine.build import build
 from sim.presets.load import PresetError
+from sim.run.one_gpu import simulate
 from sim.spec import L2Sharing
 from tests.support.fifo_bench import request
 from tests.support.plain_records import kernel_view
-from tests.support.programs import SMALL, TIGHT, compute, kernel, load, random_kernel, small_preset, store
+from tests.support.programs import SMALL, TIGHT, compute, kernel, lines, load, random_kernel, small_preset, store
 from tracer.gemm.source import GemmKernel, GemmProblem, GemmSource
-from traces.schema import Cache
+from tracer.sequence import CommandSequence
+from traces.schema import Cache, Kind
 
 FAR_CLK = 37
 PAUSE_PS = 1_000_000
@@ -26,6 +29,8 @@ SHARINGS = {
 }
 CAPACITY = ("hbm.capacity_bytes=16106127360",)
 """A multiple of a row in every bank of 1, 3 and 5 channels."""
+READ = kernel([[[lines(Kind.LOAD, 1 << 20, 32, slot=1)]]], name="read")
+WRITE = kernel([[[store((1 << 20) + 128 * k) for k in range(8)]]], name="write")
 GEMM = GemmSource(GemmProblem(256, 256, 128), GemmKernel(64, 64, 32, 2, 2))
 
 
@@ -116,10 +121,24 @@ def test_a_miss_of_a_copy_and_of_its_home_reads_memory_once():
 
 
 def test_private_partitions_do_not_share():
+    """Two CUs of each partition read one line in one kernel."""
     probe = Probe(*SHARINGS[L2Sharing.PRIVATE])
-    first_ps = probe.load(0), probe.load(1)
-    assert min(first_ps) > probe.load(0) == probe.load(1)
-    assert probe.hbm_bytes("read") == 256
+    probe.gpu.run_kernel(kernel([[[load(probe.near, slot=1)]]] * 4), 0, None)
+    assert probe.hbm_bytes("read") == 256 and probe.total("read_sectors") == 16
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_private_partitions_are_written_back_and_dropped_at_the_end_of_a_kernel(sharing):
+    """So a second kernel misses all 32 sectors, of which the first wrote 8. Its write-back counts as an eviction."""
+    preset = small_preset(*SHARINGS[sharing])
+    private = sharing == L2Sharing.PRIVATE
+    for kept in (False, True):
+        first, second = simulate(CommandSequence([WRITE, READ]), preset, flush_l2=not kept).kernels
+        assert second.totals["hbm.read_columns"] == (24 if kept and not private else 32)
+        assert first.totals["l2.flush_sectors"] == (0 if kept or private else 32)
+        assert first.totals["l2.writeback_sectors"] == (32 if private else 0)
+        assert first.totals["hbm.write_columns"] == (0 if kept and not private else 32)
+        assert headline(first.totals)["dram_write_sectors"] == (32 if private else 0)
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)
