@@ -126,6 +126,7 @@ GEMM = "gemm:m=512,n=512,k=128"
 def test_a_unit_that_is_made_narrow_is_busy_all_the_time(unit, text, changes):
     result = run_of(text, "cu.count=8", *changes)
     assert bounded_by(result) == unit and 0.9 < shares(result)[unit] < 1.001
+    assert [change.unit for change in FASTER].count(unit) == 1
 
 
 @pytest.mark.parametrize(
