@@ -28,6 +28,14 @@ def test_the_time_is_from_the_launch_of_the_first_kernel_to_the_end_of_the_last(
     assert single.launch_ns == 5000
 
 
+@pytest.mark.parametrize("one", [True, False])
+def test_the_vector_pipe_of_a_scheduler_bounds_or_its_pipes_do(one):
+    changes = (f"cu.one_vector_pipe={str(one).lower()}", "cu.fma_warps_per_clk=0.05", *LAUNCHES[1:])
+    found, _ = figures([make_kernel("gelu:rows=512,cols=1024")], L2State.EMPTY, *changes)
+    assert found.bound_by == ("vector" if one else "fma")
+    assert (found.busy["vector"] > 0.9, found.busy["fma"] > 0.9) == (one, not one)
+
+
 def test_traffic_is_that_of_the_content_of_l2():
     """Reads of a quarter of L2. In a dirty L2 each line takes the place of one that must be written back, in a used L2
     every second one does."""

@@ -99,6 +99,9 @@ def test_instructions_of_a_warp_are_those_of_the_machine_code(text, counted):
         ("softmax:rows=64,cols=4096", 630 + 129 + 234, 34 + 6 + 16),
         ("softmax:rows=64,cols=8192", 914 + 129 + 3 + 4 * 116, 50 + 6 + 4 * 8),
         ("quantize:rows=64,cols=4096", 207, 8),
+        ("rmsnorm:rows=64,cols=4096,residual=true,dropout=true", 185 + 2 * 4 * 77, 1),  # 77 as in a dropout
+        ("dropout:rows=4096,cols=4096", 346 - 4, 0),  # without the sum
+        ("cross_entropy:rows=4096,vocab=4096,backward=true", 116, 8),  # assumed: the output of a softmax
     ],
 )
 def test_passes_of_a_wavefront_are_those_of_the_machine_code_for_gfx942(text, instructions, transcendental):

@@ -116,6 +116,10 @@ AMD_CODE = {
     # 68 and 4 reciprocals, 46; 70 outside; six steps of 32 and a reciprocal over lanes, in the mean 0.75 over warps
     "layernorm:rows=64,cols=1024": 68 + 4 * 4 + 46 + 70 + 6.75 * 36,
     "layernorm:rows=64,cols=4096": 4 * (68 + 4 * 4 + 46) + 70 + 6.75 * 36,
+    # one access of 8 columns each; 10 more per access for the copies in shared memory, and the store of one more
+    "softmax:rows=64,cols=8192": 27 + 123 + 4 * 8 + 240 + 4 * 16 + 100 + 20,
+    # assumed: two for each square, seven for each output of four, three per access
+    "rmsnorm:rows=64,cols=4096": 4 * (4 * (2 + 7) + 3 * 4) + 70 + (6 + 1) * 4,
 }
 
 
@@ -135,6 +139,10 @@ def test_amd_rounds_to_bf16_and_finds_places_in_instructions_of_its_own():
     assert count(64, "bf16") - count(64, "fp16") == turns * 8 * 5 and count(32, "bf16") == count(32, "fp16")
     placed = [[count(lanes, "fp16", f",dimensions={n}") for n in (1, 2)] for lanes in (32, 64)]
     assert [two - one for one, two in placed] == [turns * 14, turns * 10]
+    out = [passes(_warp(make_kernel(f"copy:rows=64,cols=4096,out=fp32,lanes=64,dtype={t}"))) for t in ("bf16", "fp16")]
+    assert out[0] == out[1], "fp32 is not rounded"
+    exact = [make_kernel(f"softmax:rows=64,cols=4096,exact=true,lanes={lanes}") for lanes in (32, 64)]
+    assert [(kernel.fma, kernel.sum_fma, kernel.sfu) for kernel in exact] == [(23, 7, 2), (29, 11, 2)]
     gelu = [make_kernel(f"gelu:rows=64,cols=4096,exact=true,lanes={lanes}") for lanes in (32, 64)]
     assert [(kernel.fma, kernel.sfu) for kernel in gelu] == [(26, 1), (35, 1)]
 
