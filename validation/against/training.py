@@ -18,7 +18,7 @@ import click
 from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.model import ModelScenario
-from tracer.models.catalogue import load_model
+from tracer.models.catalogue import load_model, models
 from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software
 from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
@@ -38,7 +38,7 @@ WIDTHS = {"mpt-7b": (32, 4096, 32), "mpt-13b": (40, 5120, 40), "gpt2-1.5b": (48,
 """Layers, hidden size and heads of models with a plain MLP (llm-foundry, scripts/train/yamls/pretrain; nanoGPT-amd,
 configs/gpt2-1.5b.json)."""
 VOCAB = {"mpt": 50368, "gpt2": 50304}
-H100, A100 = "h100_sxm", "a100_80g"
+H100, A100, MI300X = "h100_sxm", "a100_80g", "mi300x"
 
 
 class Case(NamedTuple):
@@ -62,7 +62,7 @@ class Case(NamedTuple):
         return self.sequence * self.micro_batch * self.micro_batches
 
 
-FSDP1, FSDP2 = Software.EAGER_2023, Software.EAGER
+FSDP1, FSDP2, COMPILED = Software.EAGER_2023, Software.EAGER, Software.COMPILE
 CASES = (
     *(Case(H100, "mpt-13b", gpus, 2048, 2, 1, 0, FSDP1, 1) for gpus in (8, 16, 32, 64)),
     Case(A100, "mpt-13b", 8, 2048, 2, 3, 0, FSDP1, 1),
@@ -70,6 +70,7 @@ CASES = (
     Case(H100, "gpt2-1.5b", 1, 1024, 8, 1, 0, FSDP1, 0),
     Case(A100, "llama-2-13b", 64, 4096, 2, 1, 0, FSDP2, 1),
     Case(A100, "mpt-7b", 8, 2048, 6, 2, 0, FSDP1, 1),
+    Case(MI300X, "llama-3-8b", 8, 4096, 4, 1, 0, COMPILED, 0),
 )
 """In the order in which they are simulated."""
 IN_VIEW = "mpt-13b"
@@ -80,6 +81,8 @@ HEADER = ("machine", "model", "GPUs", "tokens", "sequences", "micro-batches", "r
 
 def shape(case: Case) -> ModelShape:
     """The model."""
+    if case.model in models():
+        return load_model(case.model)
     if case.model not in WIDTHS:  # torchtitan, torchtitan/models/llama/__init__.py
         sizes = {"layers": 40, "hidden": 5120, "intermediate": 13824, "heads": 40, "kv_heads": 40}
         return replace(load_model("llama-2-7b"), name=case.model, **sizes)  # type: ignore[arg-type]
