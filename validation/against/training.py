@@ -1,11 +1,12 @@
-"""Training in PyTorch on H100 and A100: blind predictions beside the throughput that others measured.
+"""Training in PyTorch on H100, A100 and MI300X: blind predictions beside the throughput that others measured.
 
 `python -m validation.against.training` writes `tables/training.md`. With `--predict` it first simulates the cases that
 have no prediction yet (results in the store are used) and adds them to `predictions/training.csv`.
 
 Cases are rows of the benchmark table of llm-foundry (scripts/train/benchmarking/README.md @8c8dd48: MPT with FSDP),
 of torchtitan (docs/performance.md @395a526: Llama 2 with FSDP2) and of nanoGPT-amd (README.md @ccaddd8: GPT-2 on one
-GPU): bf16, fused attention, gradients reduced in fp32, no compiler. When the predictions were committed, only what says
+GPU): bf16, fused attention, gradients reduced in fp32, no compiler; and one by the author of nanoGPT-amd with
+torch.compile on MI300X (ROCm/TransformerEngine, issue 79), with gradients reduced in bf16. When the predictions were committed, only what says
 what ran had been read: of llm-foundry by a script, of the others by somebody else. Nothing is calibrated with a row.
 """
 
@@ -145,7 +146,7 @@ def table() -> str:
     )
     return to_markdown(
         [
-            Heading("Training in PyTorch on H100 and A100", 1),
+            Heading("Training in PyTorch on H100, A100 and MI300X", 1),
             Text(intro),
             Table(("machine", "kind", "rows", "mean absolute error", "mean error", "worst"), means),
             notes(NOTES),
