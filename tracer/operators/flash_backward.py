@@ -11,7 +11,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tracer.events import compute, event, join
+from tracer.operators.counted import Counted
 from tracer.operators.flash_kernel import (
+    AMD_BACKWARD_FMA,
     CDNA_SHARED_BYTES,
     LATENCY_CLK,
     REGISTERS,
@@ -201,7 +203,8 @@ class FlashBackward(Tiled):
         of_gradients = fragments(m, 0 if layout.v_in_registers else n, s.head_dim, layout.scores) + stored
         of_keys = fragments(n, s.head_dim, m, layout.keys_out)
         of_queries = fragments(m, s.head_dim, n, layout.queries_out)
-        after = {"alu": round(SCORE_ALU * each), "fma": round(2 * SCORE_FMA * each), "sfu": round(SCORE_SFU * each)}
+        alu, fma = Counted((SCORE_ALU, 2 * SCORE_FMA), (0.0, AMD_BACKWARD_FMA)).on(s.lanes)
+        after = {"alu": round(alu * each), "fma": round(fma * each), "sfu": round(SCORE_SFU * each)}
         phases = (
             Phase(K, V, 0, macs, of_scores),
             Phase(V, K, 1, macs, of_gradients, **after),

@@ -6,8 +6,9 @@ have no prediction yet (results in the store are used) and adds them to `predict
 Cases are rows of the benchmark table of llm-foundry (scripts/train/benchmarking/README.md @8c8dd48: MPT with FSDP),
 of torchtitan (docs/performance.md @395a526: Llama 2 with FSDP2) and of nanoGPT-amd (README.md @ccaddd8: GPT-2 on one
 GPU): bf16, fused attention, gradients reduced in fp32, no compiler; and one by the author of nanoGPT-amd with
-torch.compile on MI300X (ROCm/TransformerEngine, issue 79), with gradients reduced in bf16. When the predictions were committed, only what says
-what ran had been read: of llm-foundry by a script, of the others by somebody else. Nothing is calibrated with a row.
+torch.compile on MI300X (ROCm/TransformerEngine, issue 79), with gradients reduced in bf16. When the predictions were
+committed, only what says what ran had been read: of llm-foundry by a script, of the others by somebody else. Nothing
+is calibrated with a row.
 """
 
 from dataclasses import replace

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.passes import passes
 from tests.support.request_count import count_requests
-from tracer.kernels import make_kernel
+from tracer.kernels import make_kernel, make_kernels
 from tracer.operators.library import rows_of_a_warp
 from tracer.operators.tensor import FIRST_ADDRESS
 from traces.schema import Kind, Pipe, Space
@@ -127,6 +127,25 @@ AMD_CODE = {
 def test_passes_of_a_wavefront_are_those_of_loops_compiled_for_gfx942(text):
     events = _warp(make_kernel(f"{text},library=torch,lanes=64,dtype=bf16"), 0)
     assert passes(events) == pytest.approx(AMD_CODE[text], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("fields", "keys_at_once", "counted"),
+    [
+        ("head_dim=64", 64, 295 + 4 * 33),
+        ("head_dim=128", 64, 338 + 4 * 33),
+        # 16 scores of a lane there, 8 here
+        ("head_dim=64,backward=true", 64, (306 + 4 * 16) / 2),
+    ],
+)
+def test_passes_of_attention_are_those_of_loops_compiled_for_gfx942(fields, keys_at_once, counted):
+    """Of an iteration of the loop: 32 more with 2048 keys (queries of the gradient) more."""
+    found = []
+    for length in (2048, 4096):
+        shape = f"batch=1,heads=1,kv_heads=1,seq={length},causal=false,lanes=64,dtype=bf16"
+        events = [_warp(kernel, 0) for kernel in make_kernels(f"flash_attention:{shape},{fields}")]
+        found.append(max(passes(each[each["pipe"] != Pipe.TENSOR]) for each in events))
+    assert (found[1] - found[0]) / (2048 / keys_at_once) == pytest.approx(counted, rel=0.08)
 
 
 def test_amd_rounds_to_bf16_and_finds_places_in_instructions_of_its_own():
