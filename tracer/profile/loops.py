@@ -24,6 +24,7 @@ WIDE = re.compile(r"\bvectorized_elementwise_kernel<(\d{1,2}),")
 NARROW = re.compile(r"\bunrolled_elementwise_kernel<")
 PLACED = re.compile(r"\belementwise_kernel(_manual_unroll)?<(\d{1,4}), (\d{1,2}),")
 CAT = re.compile(r"\bCatArrayBatchedCopy\w*<.*?OpaqueType<(\d{1,2})u?>, [\w ]+, (\d{1,2}),")
+THREADS_MAX = 1024
 THREADS, LANE_ELEMENTS = 128, 4
 """Of a kernel whose grid is not recorded."""
 UNROLL_MAX = 32
@@ -52,7 +53,7 @@ def loop_of(call: Call, operator: Operator, lanes: int) -> Loop:
     if not placed and not wide and not NARROW.search(name):
         return Loop()
     grid, block = (size_of(call.facts.get(key)) for key in ("grid", "block"))
-    threads = min(1024, int(placed[2]) if placed else block or THREADS)
+    threads = min(THREADS_MAX, int(placed[2]) if placed else block or THREADS)
     warps = max(1, threads // lanes)
     if placed:
         dimensions, each = _dimensions(operator), min(UNROLL_MAX, max(1, int(placed[3])))
@@ -60,6 +61,13 @@ def loop_of(call: Call, operator: Operator, lanes: int) -> Loop:
     vector = max(1, int(wide[1])) if wide else 1
     of_lane = -(-elements // (grid * threads)) if grid else max(vector, LANE_ELEMENTS)
     return Loop(vector, min(UNROLL_MAX, max(1, of_lane // vector)), warps)
+
+
+def row_loop(call: Call, rows: int, lanes: int) -> dict[str, int]:
+    """Fields of a norm (`tracer.operators.norm`) whose first kernel has a workgroup for each row; none if it has not,
+    or if its launch is not recorded."""
+    grid, block = (size_of(call.facts.get(key)) for key in ("grid", "block"))
+    return {"warps": max(1, min(THREADS_MAX, block) // lanes), "shared_rows": True} if block and grid == rows else {}
 
 
 def output_shape(operator: Operator) -> Shape:
@@ -79,7 +87,7 @@ def cat_of(call: Call, sizes: Sequence[int], lanes: int) -> tuple[int, Loop] | N
     found, grid, block = CAT.search(call.kernels[0]), call.facts.get("grid"), size_of(call.facts.get("block"))
     if not found or not sizes or not size_of(grid) or not block or not isinstance(grid, list):
         return None
-    warps = max(1, min(1024, block) // lanes)
+    warps = max(1, min(THREADS_MAX, block) // lanes)
     turns = min(ACCESSES_MAX // warps, -(-max(sizes) // (grid[0] * block)))
     return int(found[1]), Loop(1, 1, warps, max(1, turns), max(1, min(DIMENSIONS_MAX, int(found[2]))))
 

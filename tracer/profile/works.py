@@ -15,7 +15,7 @@ from tracer.data_type import DataType
 from tracer.models.kernel_text import kernel_of
 from tracer.models.schedule import Exchange, OperatorClass
 from tracer.profile.kineto import Call, Operator, Profile, Shape, whole_number
-from tracer.profile.loops import cat_of, flat, loop_of, output_shape
+from tracer.profile.loops import cat_of, flat, loop_of, output_shape, row_loop
 
 TYPES = {
     "c10::BFloat16": DataType.BF16,
@@ -189,7 +189,9 @@ def _layernorm(operator: Operator, call: Call, profile: Profile) -> str:
 def _rmsnorm(operator: Operator, call: Call, profile: Profile) -> str:
     place, residual = RMSNORMS[operator.name]
     x = _shape(operator, place)
-    return _text("rmsnorm", operator, place, rows=prod(x[:-1]), cols=x[-1], residual=residual) if x else ""
+    rows = prod(x[:-1])
+    launched = row_loop(call, rows, profile.lanes)
+    return _text("rmsnorm", operator, place, rows=rows, cols=x[-1], residual=residual, **launched) if x else ""
 
 
 def _softmax(operator: Operator, call: Call, profile: Profile) -> str:

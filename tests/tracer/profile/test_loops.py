@@ -75,6 +75,27 @@ def test_rows_fill_warps(shape, vector, rows_and_columns):
     assert flat(shape, vector, 32) == rows_and_columns
 
 
+@pytest.mark.parametrize(
+    ("facts", "lanes", "fields"),
+    [
+        (_size(8), 32, ",warps=4,shared_rows=true"),
+        (_size(8, 64), 64, ",warps=1,shared_rows=true"),
+        (_size(8, 16), 32, ",warps=1,shared_rows=true"),
+        (_size(8, 4096), 64, ",warps=16,shared_rows=true"),
+        (_size(4), 32, ""),
+        ({}, 32, ""),
+        ({"grid": [8, 1, 1]}, 32, ""),
+        ({"grid": [0, 1, 1], "block": [64, 1, 1]}, 32, ""),
+    ],
+)
+def test_a_norm_with_a_workgroup_for_each_row_says_so(tmp_path, facts, lanes, fields):
+    event = operator(1, "aiter::rmsnorm", [[8, 256], [8, 256], [256], []])
+    call, profile = _call(tmp_path, "rmsnorm_kernel", event, **facts)
+    (_, text) = work_of(call, profile._replace(lanes=lanes))
+    assert text == f"rmsnorm:rows=8,cols=256{fields},dtype=bf16"
+    assert make_kernel(f"{text},lanes={lanes}").info.workgroups == (8 if fields else 1)
+
+
 def test_the_elements_of_a_loop_are_those_of_the_output(tmp_path):
     event = operator(1, "aten::add", [[512, 1], [1, 512], []])
     call, _ = _call(tmp_path, "unrolled_elementwise_kernel<at::native::Add", event, **_size(512))
