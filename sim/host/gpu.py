@@ -146,7 +146,8 @@ class Gpu:
         if self.node.banks["uncached_write_sectors"].sum() > self._uncached_sectors:
             ends.append(self.node.channels["bus_end_ps"].max())
         if self.machine.l2.sharing == L2Sharing.PRIVATE:  # only then other partitions and kernels see the stores
-            ends.append(self.flush_l2(after=False))
+            self.flush_l2(after=False)
+            ends += [self.node.channels["bus_end_ps"].max(), self.node.mscs["next_ps"].max(initial=0)]
         return int(max(ends))
 
     def state(self) -> State:
@@ -240,8 +241,7 @@ class Gpu:
 
     def starvation(self, what: str) -> DeadlockError:
         """The error of a GPU that the watchdog found. what: runs on it."""
-        fact = f"{WINDOWS_WITHOUT_WORK:,} time windows without work"
-        return deadlock(self.node, self.fifo_names, what, fact)
+        return deadlock(self.node, self.fifo_names, what, f"{WINDOWS_WITHOUT_WORK:,} time windows without work")
 
     def _run_until(self, until_ps: int) -> Status:
         return Status(self._crew.run(partial(run_engine, self.node), until_ps))

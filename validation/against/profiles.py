@@ -54,6 +54,10 @@ LONGEST = 60
 """Rows of the table of single kernels."""
 
 
+CALIBRATED = ("aiter::rmsnorm", ",cols=128,")
+"""Operator and part of the text of two kernels. `dispatch.workgroup_ps` of mi300x is the difference of their times."""
+
+
 class Row(NamedTuple):
     """A kernel of a profile; times of a call."""
 
@@ -105,8 +109,10 @@ def predicted_rows() -> list[Row]:
 
 
 def todays_rows() -> list[Row]:
-    """The same profiles with today's code."""
-    return _rows(tuple(row[name] for name in SIMULATED) for row in read_csv(TODAY))
+    """The same profiles with today's code, without the kernels that a value was calibrated on."""
+    operator, part = CALIBRATED
+    rows = [row for row in read_csv(TODAY) if row["operator"] != operator or part not in row["work"]]
+    return _rows(tuple(row[name] for name in SIMULATED) for row in rows)
 
 
 def _rows(found: Iterable[Sequence[str]]) -> list[Row]:
@@ -193,7 +199,8 @@ def table(predicted: list[Row], today: list[Row]) -> str:
                 "`validation/predictions/profiles.csv`, committed before the measured times were looked at (blind). "
                 f"Measured: `validation/references/profiles.csv`, from {SOURCE}. "
                 "Today: `validation/tables/profiles.csv`, with the measured times in view; calls that are told apart "
-                "today were one kernel in the predictions."
+                "today were one kernel in the predictions. Two kernels are missing today: `dispatch.workgroup_ps` of "
+                "mi300x is calibrated on them."
             ),
             Text(
                 "With the excess: each kernel is given the time that the shortest one of its profile takes longer than "

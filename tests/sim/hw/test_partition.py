@@ -149,6 +149,9 @@ def test_the_write_back_of_private_partitions_is_in_the_time_of_the_kernel():
         for n in (8, 64)
     )
     assert many.time_ps - few.time_ps > 56 * 128 / preset.peaks().dram_bytes_per_s * 1e12
+    read = simulate(CommandSequence([READ]), preset).kernels[0]
+    kept = simulate(CommandSequence([READ]), small_preset(), flush_l2=False).kernels[0]
+    assert read.time_ps == kept.time_ps, "nothing to write back"
     shared = small_preset(*SHARINGS[L2Sharing.HOME])
     assert few.time_ps > 2 * simulate(CommandSequence([WRITE]), shared).kernels[0].time_ps
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 
+from sim.presets import load_preset
 from tests.support.profiles import layer, write_profile
 from validation.against import profiles
 from validation.against.profiles import (
@@ -93,6 +94,17 @@ def test_todays_gemms_are_those_of_the_predictions():
     assert {row.profile for row in todays_rows()} == PROFILES.keys()
     assert today.keys() == predicted.keys()
     assert all(today[key] == pytest.approx(predicted[key], rel=1e-3) for key in today)
+
+
+def test_a_calibrating_kernel_is_no_result_and_gives_the_value():
+    """The rows that are left out are the two that the preset names."""
+    rows = [row for row in read_csv(profiles.TODAY) if row["preset"] == "mi300x"]
+    today = {row.work for row in todays_rows() if row.preset == "mi300x"}
+    left = sorted((row for row in rows if row["work"] not in today), key=lambda row: float(row["measured_ns"]))
+    workgroups = [int(re.search(r"rows=(\d+)", row["work"])[1]) for row in left]
+    few_ns, many_ns = (float(row["measured_ns"]) for row in left)
+    rate_ps = 1000 * (many_ns - few_ns) / (workgroups[1] - workgroups[0])
+    assert load_preset("mi300x").machine.dispatch.workgroup_ps == pytest.approx(rate_ps, rel=1e-3)
 
 
 def test_the_page_is_made_from_the_committed_files():
