@@ -1,7 +1,7 @@
 """Instructions counted in machine code: of NVIDIA's sm_90 with warps of 32 lanes, and of AMD's gfx942 with 64.
 
-A machine's warps say which of the two its kernels have; other architectures have the same counts (D59, D67, D68). A
-SIMD of AMD does all vector instructions in one pipe. Those of gfx942 are counted without what its scalar unit does.
+A machine's warps say which of the two its kernels have; other architectures have the same counts (D59). A SIMD of
+AMD does all vector instructions in one pipe. Those of gfx942 are counted without what its scalar unit does (D68).
 """
 
 from typing import Generic, NamedTuple, TypeVar

@@ -4,7 +4,7 @@ The loops are those of torch/_inductor/runtime/triton_heuristics.py (PyTorch 2.1
 H200 (validation/references/gpu_h200_kernels.csv): a lane has eight elements of an element-wise kernel, in small ones
 two; a row of more than 1024 elements is read in blocks of 2048, once for its sums and once for its output, a shorter
 one is kept. The instructions were counted in the machine code for sm_90 that Triton 3.6.0 makes of kernels of this
-form, and in that for gfx942, bf16, without NOPs (`tracer.operators.counted`, D67).
+form, and in that for gfx942, bf16, without NOPs (`tracer.operators.counted`) (D67).
 """
 
 from dataclasses import asdict, dataclass, replace
