@@ -10,6 +10,8 @@ REASON_CHARACTERS = 500
 """Length at which the text of an error is cut."""
 OUTSIDE = "index is out of bounds"
 """What numba says of an index, without a line of the file."""
+OWN_FOLDER = f"{Path(__file__).resolve().parents[1]}{os.sep}"
+"""Of t3sim, or of all libraries beside it."""
 
 
 class UserError(Exception):
@@ -36,28 +38,36 @@ warnings.formatwarning = _one_line
 """Here, because workers of a study give notices, too, and import this file but no command."""
 
 
-def error_in_file(path: str | Path, name: str, error: BaseException, doing: str = "") -> UserError:
+def error_in_file(
+    path: str | Path, name: str, error: BaseException, doing: str = "", compiled: bool = False
+) -> UserError:
     """What a Python file of the user raised, as a mistake in that file.
 
     Args:
         path: of the file.
         name: of the file in the message.
         error: what it raised; also SystemExit and KeyboardInterrupt.
-        doing: what failed, e.g. the name of its function.
+        doing: what failed, e.g. the name of its function. compiled: as `line_in_file`.
     """
-    line = line_in_file(path, error)
+    line = line_in_file(path, error, compiled)
     place = f"{name}:{line}" if line else name
     text = f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")
     return UserError(": ".join(filter(None, (place, doing, text))))
 
 
-def line_in_file(path: str | Path, error: BaseException) -> int:
-    """Number of the line of a file at which an error was raised; 0 if it was raised elsewhere."""
+def line_in_file(path: str | Path, error: BaseException, compiled: bool = False) -> int:
+    """Number of the line of a file at which an error was raised; 0 if it was raised elsewhere.
+
+    compiled: numba has compiled the file. What it compiled for a copy in another folder has the path of that copy.
+    """
     path = os.path.abspath(path)
     if isinstance(error, SyntaxError) and error.filename == path:
         return error.lineno or 0
-    frames = traceback.walk_tb(error.__traceback__)
-    return next((line for frame, line in reversed([*frames]) if frame.f_code.co_filename == path), 0)
+    raised = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    own = [line for file, line in raised if file == path]
+    others = [(file, line) for file, line in raised if compiled and not file.startswith(OWN_FOLDER)]
+    copies = [line for file, line in others if os.path.basename(file) == os.path.basename(path)]
+    return (own or copies or [0])[-1]
 
 
 def error_of_policy(path: str, error: BaseException) -> UserError | None:
@@ -67,8 +77,8 @@ def error_of_policy(path: str, error: BaseException) -> UserError | None:
         path: of the file, which numba compiles; "" = the run has none.
         error: what was raised.
     """
-    if line_in_file(path, error):
-        return error_in_file(path, path, error)
+    if line_in_file(path, error, compiled=True):
+        return error_in_file(path, path, error, compiled=True)
     if path and isinstance(error, IndexError) and str(error) == OUTSIDE:
         return UserError(f"{path}: pick(channel, now_ps): an index is outside its array, or below 0")
     if not path or not _raised_in_compiler(error):
