@@ -239,6 +239,9 @@ def run_or_get(
         return RunOutcome(run.execute(progress), False)
     kept = None if fresh else store.get(run.key)
     if kept is not None:
+        if checkpoint_every_s is not None:  # a process can have been killed after its result was stored
+            with suppress(OSError):
+                store.path(run.key, STATE).unlink()
         return RunOutcome(run.signed(kept), True)
     checkpoint = None if checkpoint_every_s is None else store.checkpoint(run.key, checkpoint_every_s)
     save_points = _save_points(checkpoint, fresh)

@@ -171,6 +171,16 @@ def test_what_a_killed_process_was_writing_goes(store):
     assert [path.name for path in store.folder.iterdir()] == [f"{RUN.key}.h5"]
 
 
+def test_the_checkpoint_of_a_process_that_was_killed_behind_its_result_goes(store):
+    """Its result was stored, its checkpoint was not yet removed: the next call with checkpoints does it."""
+    run_or_get(RUN, store)
+    left = store.path(RUN.key, store_module.STATE)
+    left.write_bytes(b"state")
+    assert run_or_get(RUN, store).from_store and left.exists()
+    assert run_or_get(RUN, store, checkpoint_every_s=60).from_store and not left.exists()
+    assert run_or_get(RUN, store, checkpoint_every_s=60).from_store, "nothing is left"
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows keeps profiles apart")
 @pytest.mark.parametrize("mode", [0o770, 0o707])
 def test_a_folder_that_others_may_write_is_not_used(store, mode, tmp_path, monkeypatch, capsys):
