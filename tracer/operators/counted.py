@@ -7,8 +7,6 @@ AMD does all vector instructions in one pipe. Those of gfx942 are counted withou
 from typing import Generic, NamedTuple, TypeVar
 
 AMD_LANES = 64
-ROUND_FMA = 5
-"""Instructions of gfx942 that round a value to bf16, for which it has none; counts of whole loops include them."""
 Costs = TypeVar("Costs")
 
 
@@ -21,3 +19,7 @@ class Counted(NamedTuple, Generic[Costs]):
     def on(self, lanes: int) -> Costs:
         """Those of a machine. lanes: of its warps."""
         return self.amd if lanes == AMD_LANES else self.nvidia
+
+
+ROUND_FMA = Counted(0, 5)
+"""Instructions that round a value to bf16, for which gfx942 has none. Counts of whole loops include them."""

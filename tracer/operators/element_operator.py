@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from tracer.data_type import DataType
-from tracer.operators.counted import AMD_LANES, ROUND_FMA, Counted
+from tracer.operators.counted import ROUND_FMA, Counted
 from tracer.operators.element_map import ElementMap
 from tracer.operators.inductor import inductor_map
 from tracer.operators.library import Library
@@ -69,9 +69,9 @@ class ElementOperator(Operator):
         if self.library == Library.INDUCTOR:
             return inductor_map(kernel)
         shape: dict[str, Any] = {name: getattr(self, name) for name in LOOP}
-        if self.lanes == AMD_LANES and self.dtype == DataType.BF16:
+        if self.dtype == DataType.BF16:
             rounded = [one for one in kernel.tensors if one.use != Use.READ and one.bytes == self.dtype.bytes]
-            shape["fma"] = kernel.fma + ROUND_FMA * len(rounded)
+            shape["fma"] = kernel.fma + ROUND_FMA.on(self.lanes) * len(rounded)
         if not self.dimensions:
             return replace(kernel, **shape)
         alu, fma, each = DIMENSION.on(self.lanes)

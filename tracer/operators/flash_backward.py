@@ -11,7 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tracer.events import compute, event, join
-from tracer.operators.counted import Counted
+from tracer.operators.counted import AMD_LANES, Counted
 from tracer.operators.flash_kernel import (
     AMD_BACKWARD_FMA,
     CDNA_SHARED_BYTES,
@@ -104,7 +104,7 @@ class FlashBackward(Tiled):
     def tiles(self) -> tuple[int, int]:
         """Queries of an iteration, and keys of a workgroup."""
         m, n = self._layout.queries, self._layout.keys
-        while self.shape.lanes == 64 and self._tiles_bytes(m, n) > CDNA_SHARED_BYTES:
+        while self.shape.lanes == AMD_LANES and self._tiles_bytes(m, n) > CDNA_SHARED_BYTES:
             m, n = (m // 2, n) if m >= n else (m, n // 2)
         return m, n
 

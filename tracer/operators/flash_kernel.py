@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tracer.events import NO_ADDRESSES, VECTOR_BYTES, access, compute, event, join, join_warps
-from tracer.operators.counted import Counted
+from tracer.operators.counted import AMD_LANES, Counted
 from tracer.operators.even_kernel import EvenKernel
 from tracer.operators.flash_shape import FlashShape
 from tracer.operators.tile_loop import Phase, Tile, TileLoop
@@ -37,8 +37,6 @@ AMD_SCORE_FMA, AMD_BACKWARD_FMA = 8.6, 19.0
 """The same on AMD, where a score is rounded to bf16 in five instructions, and per score of the backward pass, which
 rounds two numbers; without exponentials. Counted in the machine code for gfx942 that Triton 3.6.0 makes of plain loops
 of FlashAttention (blocks of 128 x 64 and 32 x 128, heads of 64; D68)."""
-AMD_PACKED = 2
-"""Values of the output that an instruction of AMD scales."""
 TORCH_WIDE_HEADS = 64
 """Largest heads of which PyTorch's kernel takes 128 keys at a time."""
 CDNA_SHARED_BYTES = 65536
@@ -130,7 +128,7 @@ class FlashForward(Tiled):
         split, s = self.generation or self.shape.paged, self.shape
         wide = split or (s.torch and s.head_dim <= TORCH_WIDE_HEADS)
         block_m, block_n = 64 if split else 128, 128 if wide and s.lanes == 32 else 64
-        while s.lanes == 64 and (block_m + 2 * block_n) * s.row_bytes > CDNA_SHARED_BYTES:
+        while s.lanes == AMD_LANES and (block_m + 2 * block_n) * s.row_bytes > CDNA_SHARED_BYTES:
             block_m, block_n = (block_m // 2, block_n) if block_m > block_n else (block_m, block_n // 2)
         return block_m, block_n
 
@@ -250,11 +248,11 @@ class FlashForward(Tiled):
         scores = self._rows * self.block_n
         macs, tile_bytes = scores * s.head_dim, self.block_n * s.row_bytes
         each = scores / s.lanes
-        nvidia = (TORCH_SCORE_ALU, TORCH_SCORE_FMA, 1) if s.torch else (SCORE_ALU, SCORE_FMA, 1)
-        score_alu, score_fma, packed = Counted(nvidia, (0.0, AMD_SCORE_FMA, AMD_PACKED)).on(s.lanes)
+        nvidia = (TORCH_SCORE_ALU, TORCH_SCORE_FMA) if s.torch else (SCORE_ALU, SCORE_FMA)
+        score_alu, score_fma = Counted(nvidia, (0.0, AMD_SCORE_FMA)).on(s.lanes)
         softmax = {
             "alu": round(score_alu * each),
-            "fma": round(score_fma * each) + self._rows * s.head_dim // (s.lanes * packed),
+            "fma": round(score_fma * each) + self._rows * s.head_dim // s.lanes,
             "sfu": round(SCORE_SFU * each),
         }
         copies = tile_bytes // (VECTOR_BYTES * s.lanes * self.WARPS)

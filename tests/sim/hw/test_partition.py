@@ -156,6 +156,15 @@ def test_the_write_back_of_private_partitions_is_in_the_time_of_the_kernel():
     assert few.time_ps > 2 * simulate(CommandSequence([WRITE]), shared).kernels[0].time_ps
 
 
+def test_a_memory_side_cache_that_writes_back_takes_the_lines_in_the_time_of_the_kernel():
+    """They fit it, so that DRAM sees none: the time ends when the cache has taken the last one."""
+    cache = ("msc.present=true", "msc.bytes=65536", "msc.ways=4", "msc.write_back=true")
+    gpu = Gpu(small_preset(*SHARINGS[L2Sharing.PRIVATE], *cache).machine)
+    end_ps = gpu.run_kernel(WRITE, 0, None)
+    assert int(gpu.node.channels["bus_end_ps"].max()) == 0 and int(gpu.node.mscs["write_sectors"].sum()) == 32
+    assert end_ps == gpu.node.mscs["next_ps"].max() > gpu.node.cus["last_exit_ps"].max()
+
+
 @pytest.mark.parametrize("sharing", SHARINGS)
 def test_stores_of_both_partitions_meet_at_the_home_or_stay_apart(sharing):
     probe = Probe(*SHARINGS[sharing])
