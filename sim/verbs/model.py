@@ -18,7 +18,7 @@ from sim.view.model_figure import draw_model
 from sim.view.style import check_figure, save
 from tracer.data_type import DataType
 from tracer.models.catalogue import load_model, models
-from tracer.models.deployment import Deployment, ModelPhase, Optimizer, Recompute, Software
+from tracer.models.deployment import ContextExchange, Deployment, ModelPhase, Optimizer, Recompute, Software
 from tracer.models.schedule import OperatorClass
 from traces.command.alone import check_alone
 from traces.command.output_format import with_format
@@ -29,10 +29,12 @@ from traces.units import PS_PER_NS, time_text
 
 NUMBERS = {
     "tp": "GPUs of tensor parallelism.",
+    "cp": "GPUs of context parallelism: they share each sequence.",
     "pp": "Stages of the pipeline.",
     "dp": "GPUs of data parallelism.",
-    "ep": "GPUs of expert parallelism; they are GPUs of tensor and data parallelism.",
+    "ep": "GPUs of expert parallelism; they are GPUs of tensor, context and data parallelism.",
     "zero": "ZeRO stage, 0 to 3.",
+    "replicas": "Groups of GPUs that each share out all weights with ZeRO (HSDP).",
     "micro-batch": "Sequences per micro-batch; in generation, sequences that get a token.",
     "micro-batches": "Micro-batches per training step.",
     "sequence": "Tokens of a sequence.",
@@ -44,6 +46,7 @@ NUMBERS = {
 CHOICES = {
     "phase": (ModelPhase, "What an iteration is."),
     "dtype": (DataType, "Type of weights and activations."),
+    "context": (ContextExchange, "How GPUs that share a sequence exchange keys and values."),
     "recompute": (Recompute, "What the backward pass computes again."),
     "optimizer": (Optimizer, "Optimizer of a training step."),
     "software": (Software, "Which operators are one kernel (docs/models.md)."),
@@ -74,7 +77,7 @@ def deployment_options(command: Any) -> Any:
 @click.command()
 @click.argument("name", required=False, metavar="NAME|CONFIG.JSON")
 @with_machine("a100_80g")
-@click.option("--gpus", type=int, help="Number of GPUs; checked against tp x pp x dp.  [tp x pp x dp]")
+@click.option("--gpus", type=int, help="Number of GPUs; checked against tp x cp x pp x dp.  [tp x cp x pp x dp]")
 @click.option("--tokens", type=int, help="Tokens of a micro-batch: sets --sequence for the --micro-batch.")
 @click.option("--layers", type=click.IntRange(min=1), help="Number of layers, instead of the model's.")
 @deployment_options
@@ -142,14 +145,14 @@ def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> 
     """The deployment of the options.
 
     Raises:
-        UserError: GPUs that are not tp x pp x dp, tokens that are no whole sequences, a sequence that does not count.
+        UserError: GPUs that are not tp x cp x pp x dp, tokens that are no whole sequences, a sequence without effect.
     """
     asked = click.get_current_context().get_parameter_source("sequence") != ParameterSource.DEFAULT
     kinds = {name: kind for name, (kind, _) in CHOICES.items()}
     typed: dict[str, Any] = {name: kinds[name](value) if name in kinds else value for name, value in given.items()}
     how = Deployment(**typed)
     if gpus is not None and gpus != how.gpus:
-        raise UserError(f"--gpus: found {gpus}, allowed is tp x pp x dp = {how.gpus}")
+        raise UserError(f"--gpus: found {gpus}, allowed is tp x cp x pp x dp = {how.gpus}")
     if asked and how.phase == ModelPhase.GENERATE:
         raise UserError(f"--sequence: found {how.sequence}, allowed is none in generation: --kv-length counts")
     if tokens is None:
@@ -169,8 +172,8 @@ def show_model(result: ModelResult) -> None:
     scenario, how = result.scenario, result.scenario.how
     print_text(
         f"{scenario.preset.name}: {scenario.preset.title}\n"
-        f"{scenario.model.name}, {how.phase}: {how.gpus} GPUs (tp {how.tp}, pp {how.pp}, dp {how.dp}, ep {how.ep}), "
-        f"{how.tokens:,} tokens per micro-batch, {how.dtype}\n{scenario.model.text}\n"
+        f"{scenario.model.name}, {how.phase}: {how.gpus} GPUs (tp {how.tp}, cp {how.cp}, pp {how.pp}, dp {how.dp}, "
+        f"ep {how.ep}), {how.tokens * how.cp:,} tokens per micro-batch, {how.dtype}\n{scenario.model.text}\n"
     )
     base = result.configurations[SEQUENTIAL]
     compute = {name: value for name, value in base.class_ps.items() if name != OperatorClass.COMMUNICATION}

@@ -24,6 +24,14 @@ class Recompute(StrEnum):
     FULL = "full"  # the whole layer
 
 
+class ContextExchange(StrEnum):
+    """How GPUs that share a sequence exchange keys and values (`tracer.models.context`)."""
+
+    RING = "ring"  # from GPU to GPU, beside the attention of those that have come
+    GATHER = "gather"  # all are gathered before the attention
+    ULYSSES = "ulysses"  # each GPU gets whole sequences of some heads
+
+
 class Optimizer(StrEnum):
     """The optimizer of a training step."""
 
@@ -49,11 +57,15 @@ class Deployment:
     """How a model runs on a number of GPUs.
 
     Attributes:
-        tp, pp, dp, ep: degrees of tensor, pipeline, data and expert parallelism. Expert parallelism uses the GPUs of
-            tensor and data parallelism; the GPUs are tp * pp * dp.
+        tp, cp, pp, dp, ep: degrees of tensor, context, pipeline, data and expert parallelism. Expert parallelism uses
+            the GPUs of tensor, context and data parallelism; the GPUs are tp * cp * pp * dp.
+        context: how the cp GPUs that share each sequence exchange keys and values.
         sequence_parallel: norms and residuals are divided over the tensor-parallel GPUs (arXiv 2205.05198, section 4).
-        zero: ZeRO stage (0 to 3) of the data-parallel group.
-        micro_batch: sequences per GPU and micro-batch; in generation, sequences that get a token.
+        zero: ZeRO stage (0 to 3) of the GPUs with the same weights.
+        replicas: groups of these GPUs that each share out all weights (HSDP of PyTorch, with ZeRO 3); gradients are
+            summed in a group, then their parts over the groups.
+        micro_batch: sequences per micro-batch of a GPU, or of the cp GPUs that share them; in generation, sequences
+            that get a token.
         micro_batches: micro-batches per training step and pipeline.
         sequence: tokens of a sequence, without generation.
         kv_length: tokens in the KV cache before a generation step.
@@ -68,11 +80,14 @@ class Deployment:
 
     phase: ModelPhase = ModelPhase.PROMPT
     tp: int = 1
+    cp: int = 1
     pp: int = 1
     dp: int = 1
     ep: int = 1
+    context: ContextExchange = ContextExchange.RING
     sequence_parallel: bool = False
     zero: int = 0
+    replicas: int = 1
     micro_batch: int = 1
     micro_batches: int = 1
     sequence: int = 2048
@@ -89,12 +104,27 @@ class Deployment:
     @property
     def gpus(self) -> int:
         """Number of GPUs."""
-        return self.tp * self.pp * self.dp
+        return self.tp * self.copies * self.pp
+
+    @property
+    def copies(self) -> int:
+        """Number of GPUs that hold the same weights outside experts. They add their gradients."""
+        return self.cp * self.dp
+
+    @property
+    def shards(self) -> int:
+        """Parts into which ZeRO cuts weights outside experts."""
+        return self.copies // self.replicas
+
+    @property
+    def length(self) -> int:
+        """Tokens of a sequence on one GPU."""
+        return self.sequence // self.cp
 
     @property
     def tokens(self) -> int:
         """Tokens of a micro-batch that a layer computes."""
-        return self.micro_batch * (1 if self.phase == ModelPhase.GENERATE else self.sequence)
+        return self.micro_batch * (1 if self.phase == ModelPhase.GENERATE else self.length)
 
     @property
     def train(self) -> bool:
@@ -110,6 +140,12 @@ class Deployment:
         return DataType.FP16 if half else DataType.FP32
 
     @property
+    def adds_in_gemm(self) -> bool:
+        """The GEMM of a weight's gradient adds it to those of earlier micro-batches (Megatron-LM,
+        core/tensor_parallel/layers.py: `gradient_accumulation_fusion`). ZeRO 2 and 3 keep only a part of the sum."""
+        return self.train and self.software == Software.FUSED and self.zero < 2
+
+    @property
     def casts_weights(self) -> bool:
         """PyTorch of today keeps its weights in fp32 and computes with casts of them: autocast makes the casts, FSDP
         gathers them (torch/distributed/fsdp/_fully_shard/_fsdp_param.py). So its optimizer writes no other copy."""
@@ -118,7 +154,7 @@ class Deployment:
     @property
     def autocasts(self) -> bool:
         """Weights are cast when they are used first, and their gradients back (torch.autocast, without FSDP)."""
-        shared = self.zero >= 2 and self.dp > 1
+        shared = self.zero >= 2 and self.copies > 1
         return self.train and self.casts_weights and self.dtype.bytes < DataType.FP32.bytes and not shared
 
     @property
@@ -129,12 +165,12 @@ class Deployment:
     @property
     def expert_cut(self) -> int:
         """Number of GPUs that share one expert: tensor-parallel GPUs that expert parallelism does not use."""
-        return max(1, self.tp // (self.ep // min(self.ep, self.dp)))
+        return max(1, self.tp // (self.ep // min(self.ep, self.copies)))
 
     @property
     def expert_copies(self) -> int:
         """Number of GPUs that hold the same part of an expert."""
-        return self.tp * self.dp // self.expert_gpus
+        return self.tp * self.copies // self.expert_gpus
 
     @property
     def expert_gpus(self) -> int:
@@ -144,12 +180,12 @@ class Deployment:
     @property
     def last_stage(self) -> int:
         """Distance from the first pipeline stage to the last one, in GPUs."""
-        return self.tp * self.dp * (self.pp - 1)
+        return self.tp * self.copies * (self.pp - 1)
 
     @property
     def predicted(self) -> int:
-        """Tokens of a micro-batch whose word training predicts."""
-        return self.micro_batch * self.predictions if self.predictions else self.tokens
+        """Tokens of a micro-batch whose word training predicts, on one GPU."""
+        return -(-self.micro_batch * self.predictions // self.cp) if self.predictions else self.tokens
 
     @property
     def rows(self) -> int:
@@ -157,8 +193,8 @@ class Deployment:
         return self.tokens // self.tp if self.sequence_parallel else self.tokens
 
 
-POSITIVE = ("tp", "pp", "dp", "ep", "micro_batch", "micro_batches", "sequence", "interleave")
-ONLY_TRAINING = ("zero", "micro_batches", "recompute", "optimizer", "dropout", "predictions", "interleave")
+POSITIVE = ("tp", "cp", "pp", "dp", "ep", "replicas", "micro_batch", "micro_batches", "sequence", "interleave")
+ONLY_TRAINING = ("zero", "replicas", "micro_batches", "recompute", "optimizer", "dropout", "predictions", "interleave")
 ZERO_STAGES = 3
 LARGEST = 1 << 24
 """Largest value of a number (no machine has more GPUs, no model more tokens)."""
@@ -212,6 +248,7 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     _check(0 <= how.predictions <= how.sequence, "predictions", how.predictions, f"0 to sequence = {how.sequence}")
     _check(not how.predictions or not model.causal, "predictions", how.predictions, "0: a decoder predicts all tokens")
     _check_experts(model, how)
+    _check_context(model, how)
     if how.sequence_parallel:
         _check_divides("tp", how.tp, "tokens of a micro-batch", how.tokens)
     generate = how.phase == ModelPhase.GENERATE
@@ -223,9 +260,38 @@ def check_deployment(model: ModelShape, how: Deployment) -> None:
     for field in ONLY_TRAINING:
         default = getattr(Deployment, field)
         _check(how.train or getattr(how, field) == default, field, getattr(how, field), f"{default} without training")
+    _check_replicas(model, how)
     _check(generate or not how.kv_length, "kv_length", how.kv_length, "0 without generation")
     unused = generate and how.sequence != Deployment.sequence
     _check(not unused, "sequence", how.sequence, f"{Deployment.sequence} in generation: kv_length counts")
+
+
+def _check_replicas(model: ModelShape, how: Deployment) -> None:
+    """Refuse groups of GPUs that cannot each share out all weights."""
+    if how.replicas == 1:
+        return
+    _check(how.zero > 0, "replicas", how.replicas, "1 without ZeRO")
+    allowed = f"a divisor of cp * dp = {how.copies} that leaves groups of 2 GPUs or more"
+    _check(how.copies % how.replicas == 0 and how.shards > 1, "replicas", how.replicas, allowed)
+    if model.experts is not None:
+        _check_divides("replicas", how.replicas, "the copies of an expert", how.expert_copies)
+
+
+def _check_context(model: ModelShape, how: Deployment) -> None:
+    """Refuse sequences that GPUs cannot share."""
+    if how.cp == 1:
+        _check(how.context == Deployment.context, "context", how.context, f"{Deployment.context} with cp = 1")
+        return
+    _check(how.phase != ModelPhase.GENERATE, "cp", how.cp, "1 in generation")
+    _check(how.flash, "cp", how.cp, "1 without fused attention")
+    if how.context == ContextExchange.ULYSSES:
+        heads = (model.heads if model.latent else model.kv_heads) // how.tp
+        _check(heads > 0 and heads % how.cp == 0, "cp", how.cp, f"a divisor of the {heads} heads of keys on a GPU")
+        _check_divides("cp", how.cp, "sequence", how.sequence)
+        return
+    parts = 2 * how.cp  # a GPU has two (`tracer.models.context`)
+    allowed = f"a multiple of 2 * cp = {parts} from {2 * parts} on"
+    _check(how.sequence % parts == 0 and how.sequence >= 2 * parts, "sequence", how.sequence, allowed)
 
 
 def _check_experts(model: ModelShape, how: Deployment) -> None:
@@ -233,11 +299,11 @@ def _check_experts(model: ModelShape, how: Deployment) -> None:
         _check(how.ep == 1, "ep", how.ep, f"1: {model.name} has no experts")
         return
     _check_divides("ep", how.ep, "experts", model.experts.count)
-    group = how.tp * how.dp
-    _check(group % how.ep == 0, "ep", how.ep, f"a divisor of tp * dp = {group}")
+    group = how.tp * how.copies
+    _check(group % how.ep == 0, "ep", how.ep, f"a divisor of tp * cp * dp = {group}")
     right = [ep for ep in range(1, model.experts.count + 1) if _fits_experts(model.experts.count, replace(how, ep=ep))]
-    reason = f"(tp * dp = {group} must be a multiple of ep times the GPUs that share one expert, here {how.expert_cut})"
-    allowed = f"{' or '.join(str(ep) for ep in right)} with tp = {how.tp} and dp = {how.dp} {reason}"
+    reason = f"({group} GPUs must be a multiple of ep times the GPUs that share one expert, here {how.expert_cut})"
+    allowed = f"{' or '.join(str(ep) for ep in right)} with tp = {how.tp} and cp * dp = {how.copies} {reason}"
     _check(how.ep in right, "ep", how.ep, allowed)
     width = model.experts.intermediate
     reason = f"one whose {how.expert_cut} GPUs for an expert divide its width {width}"
@@ -251,7 +317,7 @@ def _fits_experts(count: int, how: Deployment) -> bool:
 
     Else the number of GPUs that hold the same piece would be a fraction.
     """
-    return count % how.ep == 0 and how.tp * how.dp % (how.ep * how.expert_cut) == 0
+    return count % how.ep == 0 and how.tp * how.copies % (how.ep * how.expert_cut) == 0
 
 
 def _check_divides(field: str, degree: int, what: str, size: int) -> None:

@@ -7,85 +7,19 @@ There the exchange of an input's gradient runs beside the GEMM of the weights' g
 the input is gathered again for that GEMM.
 """
 
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil, comb
 
+from tracer.models.context import add_attention, add_attention_backward
 from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software
-from tracer.models.schedule import Exchange, Lane, OperatorClass, Step
+from tracer.models.schedule import Lane, OperatorClass, Step
 from tracer.models.shape import ModelShape
+from tracer.models.steps import Steps
 from tracer.models.texts import KernelTexts
 
 MATRIX, NORM = OperatorClass.MATRIX, OperatorClass.NORM
 AGAIN = "again_"
 """Before the name of a step that the backward pass computes again."""
-
-
-@dataclass
-class Steps:
-    """A growing list of the steps of a block.
-
-    Attributes:
-        model, how: the model and how it runs.
-        prefix: before each name (a pass that is computed again).
-        steps: so far.
-    """
-
-    model: ModelShape
-    how: Deployment
-    prefix: str = ""
-    steps: list[Step] = field(default_factory=list)
-
-    def __post_init__(self):
-        self.texts = KernelTexts(self.model, self.how)
-
-    def add(self, name: str, kind: OperatorClass, *works: str) -> None:
-        """One kernel, or several as name_0, name_1, ...; no work adds nothing."""
-        for number, work in enumerate(works):
-            own = name if len(works) == 1 else f"{name}_{number}"
-            self.steps.append(Step(self.prefix + own, kind, work))
-
-    def matrix(self, name: str, m: int, n: int, k: int, *after: str) -> str:
-        """A GEMM. after: the steps that it waits for, if this is not only the step before it."""
-        step = Step(self.prefix + name, MATRIX, self.texts.matrix(m, n, k), after)
-        self.steps.append(step)
-        return step.name
-
-    def exchange(self, name: str, kind: str, data_bytes: int, gpus: int, stride: int = 1, **options) -> None:
-        """An exchange; a group of one GPU needs none."""
-        if gpus > 1:
-            work = Exchange(kind, data_bytes, gpus, stride)
-            step = Step(self.prefix + name, OperatorClass.COMMUNICATION, work, lane=Lane.TENSOR)
-            self.steps.append(replace(step, **options))
-
-    @property
-    def row_bytes(self) -> int:
-        """Size of the activations of a micro-batch, all tokens times the hidden size."""
-        return self.how.tokens * self.model.hidden * self.how.dtype.bytes
-
-    def reduced(self, name: str, gemm: str, rows: int = 0, after: str = "") -> None:
-        """The exchange behind a GEMM whose output is a partial sum.
-
-        rows: of the output; 0 = one for each token. after: the step that adds the output to others, so that no
-        exchange can be fused with the GEMM; "" = the GEMM itself.
-        """
-        kind = "reduce_scatter" if self.how.sequence_parallel else "all_reduce"
-        data_bytes = (rows or self.how.tokens) * self.model.hidden * self.how.dtype.bytes
-        self.exchange(name, kind, data_bytes, self.how.tp, after=(after or gemm,), reduces="" if after else gemm)
-
-    def gathered(self, name: str) -> None:
-        """The all-gather before a GEMM whose input is divided (sequence parallelism)."""
-        if self.how.sequence_parallel:
-            self.exchange(name, "all_gather", self.row_bytes, self.how.tp)
-
-    def gathered_again(self, name: str) -> tuple[str, ...]:
-        """The all-gather of an input for the gradient of the weights: a GPU keeps only its part (sequence parallelism).
-
-        It runs beside the GEMM of the input's gradient (arXiv 2205.05198, section 4.2.2). Returns its name, if any.
-        """
-        before = len(self.steps)
-        self.gathered(name)
-        return tuple(step.name for step in self.steps[before:])
 
 
 def forward_steps(model: ModelShape, how: Deployment, dense: bool, prefix: str = "") -> tuple[Step, ...]:
@@ -129,9 +63,8 @@ def _attention_forward(steps: Steps) -> None:
         steps.add("rotary", NORM, texts.rotary())
     if model.causal and not how.train:
         steps.add("kv_cache", NORM, texts.kv_cache())
-    for name, kind, work in texts.attention():
-        steps.add(name, kind, work)
-    gemm = steps.matrix("output", how.tokens, model.hidden, model.value_width // how.tp)
+    add_attention(steps)
+    gemm = steps.matrix("output", how.tokens, model.hidden, texts.attended)
     steps.reduced("attention_reduce", gemm)
     steps.add("attention_output_norm", NORM, *texts.output_norm())
     steps.add("attention_residual_norm", NORM, *texts.residual_norm())
@@ -175,13 +108,13 @@ def _mlp_backward(steps: Steps, intermediate: int, name: str, gathered: bool = F
     if not gathered:
         steps.gathered(f"{name}_gather_back")
     steps.matrix(f"{name}_down_input", how.tokens, width, hidden)
-    steps.matrix(f"{name}_down_weight", width, hidden, how.tokens)
+    steps.weight(f"{name}_down_weight", width, hidden, how.tokens)
     steps.add(f"{name}_activation_back", NORM, *steps.texts.activation(how.tokens, width, backward=True))
     before = steps.steps[-1].name
     again = steps.gathered_again(f"{name}_gather_again")
     gemm = steps.matrix(f"{name}_up_input", how.tokens, hidden, up, before)
     steps.reduced(f"{name}_reduce_back", gemm, after=_sum(steps, f"{name}_input_sum") if gathered else "")
-    steps.matrix(f"{name}_up_weight", hidden, up, how.tokens, gemm, *again)
+    steps.weight(f"{name}_up_weight", hidden, up, how.tokens, gemm, *again)
 
 
 def _sum(steps: Steps, name: str) -> str:
@@ -194,16 +127,14 @@ def _attention_backward(steps: Steps) -> None:
     texts, model, how = steps.texts, steps.model, steps.how
     wait = [step.name for step in steps.steps if step.lane == Lane.TENSOR][-1:]
     steps.add("attention_residual_norm_back", NORM, *texts.first_norm_backward(), *texts.residual_backward())
-    _wait_for(steps, "attention_residual_norm_back", wait)
+    steps.wait_for("attention_residual_norm_back", wait)
     steps.add("attention_output_norm_back", NORM, *texts.output_norm(backward=True))
     steps.gathered("attention_gather_back")
-    steps.matrix("output_input", how.tokens, model.value_width // how.tp, model.hidden)
-    steps.matrix("output_weight", model.value_width // how.tp, model.hidden, how.tokens)
+    steps.matrix("output_input", how.tokens, texts.attended, model.hidden)
+    steps.weight("output_weight", texts.attended, model.hidden, how.tokens)
     if how.recompute == Recompute.SELECTIVE:
-        for name, kind, work in texts.attention():
-            steps.add(f"{AGAIN}{name}", kind, work)
-    for name, kind, work in texts.attention_backward():
-        steps.add(name, kind, work)
+        add_attention(Steps(model, how, AGAIN, steps.steps))
+    add_attention_backward(steps)
     if model.rotary:
         steps.add("rotary_back", NORM, texts.rotary(backward=True))
     steps.add("head_norm_back", NORM, *texts.head_norms(backward=True))
@@ -211,7 +142,7 @@ def _attention_backward(steps: Steps) -> None:
     steps.exchange("kv_reduce_back", "all_reduce", shared_keys, how.tp // model.kv_heads)
     _projections_backward(steps)
     steps.add("attention_norm_back", NORM, *texts.first_norm_backward())
-    _wait_for(steps, "attention_norm_back", ["attention_reduce_back"])
+    steps.wait_for("attention_norm_back", ["attention_reduce_back"])
 
 
 def _projections_backward(steps: Steps) -> None:
@@ -228,7 +159,7 @@ def _projections_backward(steps: Steps) -> None:
     wait: list[str] = []
     for name, (n, k) in reversed(projections.items()):
         steps.add(f"{name}_norm_back", NORM, *texts.rank_norm(name, backward=True))
-        _wait_for(steps, f"{name}_norm_back", wait)
+        steps.wait_for(f"{name}_norm_back", wait)
         steps.add(f"{name}_bias_back", NORM, *texts.bias_backward(how.tokens, n))
         before, wait, added = steps.steps[-1].name, [], ""
         if k == model.hidden and not again:
@@ -243,20 +174,10 @@ def _projections_backward(steps: Steps) -> None:
             steps.exchange(wait[0], "all_reduce", size, how.tp, after=(gemm,), reduces=gemm)
         elif name == parts[0] and name != "q_down":
             steps.reduced("attention_reduce_back", gemm, after=added)
-        steps.matrix(f"{name}_weight", k, n, how.tokens, gemm, *(again if k == model.hidden else ()))
+        steps.weight(f"{name}_weight", k, n, how.tokens, gemm, *(again if k == model.hidden else ()))
     if apart:
         steps.add("q_up_input_sum", NORM, texts.sum(how.rows))
-        _wait_for(steps, "q_up_input_sum", ["attention_reduce_back"])
-
-
-def _wait_for(steps: Steps, name: str, others: list[str]) -> None:
-    """The first step called name (or name_0, ...) waits for those of `others` that there are, and for the step before
-    it."""
-    others = [step.name for step in steps.steps if step.name in others]
-    for number, step in enumerate(steps.steps):
-        if step.name in (name, f"{name}_0") and others:
-            before = [each.name for each in steps.steps[:number] if each.lane == Lane.COMPUTE][-1:]
-            steps.steps[number] = replace(step, after=(*before, *others))
+        steps.wait_for("q_up_input_sum", ["attention_reduce_back"])
 
 
 def _experts_forward(steps: Steps) -> None:
@@ -295,21 +216,21 @@ def _experts_backward(steps: Steps) -> None:
     _gather_rows(steps, "expert_gather_back", tokens)
     _routed(steps, "combine_back", "unpermute_back", texts.permute(tokens), tokens, out=True)
     steps.add("expert_down_input", MATRIX, texts.grouped(rows, width, model.hidden))
-    steps.add("expert_down_weight", MATRIX, texts.matrix(width, model.hidden, rows[0], len(rows)))
+    steps.add("expert_down_weight", MATRIX, texts.weight(width, model.hidden, rows[0], len(rows)))
     steps.add("expert_activation_back", NORM, *texts.activation(sum(rows), width, backward=True))
     steps.add("expert_up_input", MATRIX, texts.grouped(rows, model.hidden, up))
-    steps.add("expert_up_weight", MATRIX, texts.matrix(model.hidden, up, rows[0], len(rows)))
+    steps.add("expert_up_weight", MATRIX, texts.weight(model.hidden, up, rows[0], len(rows)))
     _routed(steps, "dispatch_back", "permute_back", texts.permute(tokens, back=True), tokens, out=False)
     steps.matrix("router_input", tokens, model.hidden, experts.count)
     steps.add("router_input_sum", NORM, texts.sum(tokens))
-    steps.matrix("router_weight", model.hidden, experts.count, tokens)
+    steps.weight("router_weight", model.hidden, experts.count, tokens)
     if not together:
         _sum_rows(steps, "expert_reduce_back", tokens)
     if experts.shared:
         _mlp_backward(steps, experts.shared * experts.intermediate, "shared", together)
         if not together:
             steps.add("shared_input_sum", NORM, texts.sum(steps.how.rows))
-            _wait_for(steps, "shared_input_sum", ["shared_reduce_back"])
+            steps.wait_for("shared_input_sum", ["shared_reduce_back"])
 
 
 def _gather_rows(steps: Steps, name: str, tokens: int) -> None:

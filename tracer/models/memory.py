@@ -39,7 +39,7 @@ class MemoryNeed:
 
 @dataclass(frozen=True)
 class LocalWeights:
-    """Weights on one GPU: of its experts, which `expert_copies` GPUs have, and the others, which all of `dp` have."""
+    """Weights on one GPU: of its experts, which `expert_copies` GPUs have, and the others, which `copies` have."""
 
     others: int
     experts: int
@@ -49,8 +49,8 @@ class LocalWeights:
         return self.others + self.experts
 
     def divided(self, how: Deployment) -> int:
-        """What one GPU has if each weight is divided over the GPUs that have it (ZeRO), rounded up."""
-        return -(-self.others // how.dp) + -(-self.experts // how.expert_copies)
+        """What one GPU has if each weight is divided over the GPUs of a replica that have it (ZeRO), rounded up."""
+        return -(-self.others // how.shards) + -(-self.experts * how.replicas // how.expert_copies)
 
 
 def head_weights(model: ModelShape, how: Deployment) -> int:
@@ -110,7 +110,7 @@ def _stage_need(model: ModelShape, how: Deployment, stage: tuple[int, int], last
     weights, layers = local_weights(model, how, stage), sum(stage)
     if how.phase != ModelPhase.TRAIN:
         generate = how.phase == ModelPhase.GENERATE
-        length = how.kv_length + 1 if generate else how.sequence
+        length = how.kv_length + 1 if generate else how.length
         width = model.kv_width if model.latent else -(-model.kv_width // min(how.tp, model.kv_heads))
         cache = how.micro_batch * length * width * how.dtype.bytes * layers
         working = how.tokens * (2 * model.hidden + 2 * model.intermediate // how.tp)
@@ -148,7 +148,7 @@ def _whole_bytes(model: ModelShape, how: Deployment, stage: tuple[int, int]) -> 
     computed and the next one, stages 2 and 3 the gradients of one until they are exchanged."""
     blocks = [LocalWeights(model.vocab * model.hidden // how.tp, 0)]
     blocks += [layer_weights(model, how, dense) for dense, number in zip((True, False), stage, strict=True) if number]
-    shared = ((how.dp > 1) * block.others + (how.expert_copies > 1) * block.experts for block in blocks)
+    shared = ((how.copies > 1) * block.others + (how.expert_copies > 1) * block.experts for block in blocks)
     return max(shared) * how.dtype.bytes
 
 

@@ -19,7 +19,9 @@ class Lane(StrEnum):
 
     COMPUTE = "compute"
     TENSOR = "tensor-parallel communication"
+    CONTEXT = "context-parallel communication"
     DATA = "data-parallel communication"
+    REPLICAS = "sums over replicas"
     PIPELINE = "pipeline communication"
 
 

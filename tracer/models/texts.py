@@ -19,6 +19,8 @@ What each software (`Deployment.software`) runs, read off public sources. A line
     ZeRO 2 and 3      copies of weights and gradients **         none (assumed)                  none
     else              copies of gradients to buckets and back ** none (assumed)                  none
     gradients         fp32                                       as computed: fp16, else fp32    fp32 (assumed)
+    their sum over    a kernel                                   the same                        in the GEMM; ZeRO 2
+    micro-batches                                                                                and 3: a kernel
     Adam              clipping; eight kernels ***                fp16: eight (`adam:scaled`)     clipping; one kernel
 
 * eager-2019 only. PyTorch of today has biases in the GEMMs (cuBLASLt; aten/src/ATen/native/cuda/Blas.cpp,
@@ -49,7 +51,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tracer.data_type import DataType
-from tracer.models.deployment import Deployment, ModelPhase, Software
+from tracer.models.deployment import ContextExchange, Deployment, ModelPhase, Software
 from tracer.models.kernel_text import COMPILED, ELEMENT_WISE, LOOPS, cast_of, kernel_of, loop_of
 from tracer.models.schedule import OperatorClass
 from tracer.models.shape import ModelShape
@@ -90,6 +92,13 @@ class KernelTexts:
 
     def matrix(self, m: int, n: int, k: int, batch: int = 1) -> str:
         return self._text("gemm", m=m, n=n, k=k, batch=False if batch == 1 else batch)
+
+    def weight(self, m: int, n: int, k: int, batch: int = 1) -> str:
+        """The gradient of weights: m x n of them, k tokens."""
+        if not self.how.adds_in_gemm:
+            return self.matrix(m, n, k, batch)
+        sizes = {"m": m, "n": n, "k": k, "batch": False if batch == 1 else batch}
+        return self._text("gemm", **sizes, out_dtype=self.how.gradient_type, with_c=True)
 
     def grouped(self, rows: tuple[int, ...], n: int, k: int) -> str:
         """GEMMs of all local experts in one kernel. rows: M of each."""
@@ -212,9 +221,9 @@ class KernelTexts:
         branch += self.bias_backward(self.how.rows, self.model.hidden)
         return [*branch, self._text("residual", self.how.stream_type, **sizes)]
 
-    def sum(self, rows: int) -> str:
-        """The sum of two outputs, or of two gradients of an input, of the hidden size."""
-        return self._text("residual", rows=rows, cols=self.model.hidden)
+    def sum(self, rows: int, cols: int = 0) -> str:
+        """The sum of two outputs, or of two gradients of an input; 0 columns = of the hidden size."""
+        return self._text("residual", rows=rows, cols=cols or self.model.hidden)
 
     def rotary(self, backward: bool = False) -> str:
         tokens = self.how.tokens
@@ -251,12 +260,17 @@ class KernelTexts:
         values = max(self.head_dim, self.model.kv_heads * self.head_dim // self.how.tp)
         return [query, values, values]
 
+    @property
+    def attended(self) -> int:
+        """Elements of the attention's output for a token on this GPU."""
+        return self.model.value_width // self.how.tp
+
     def attention(self) -> list[tuple[str, OperatorClass, str]]:
         """(name, class, kernel) of the attention core."""
         if self.model.latent and self.how.phase == ModelPhase.GENERATE:
             return self._latent_attention()
         if self.how.flash:
-            return [("attention", ATTENTION, self._flash())]
+            return [("attention", ATTENTION, self.flash(self.queries, self.keys, self.model.causal))]
         batch, rows = self.products, self.products * self.queries
         steps = [("scores", ATTENTION, self.matrix(self.queries, self.keys, self.head_dim, batch))]
         if self.eager:
@@ -290,11 +304,12 @@ class KernelTexts:
 
     def _context_copy(self, name: str) -> list[tuple[str, OperatorClass, str]]:
         """The copy of the attention's output to the order of the tokens, or of its gradient back."""
-        return [(name, NORM, text) for text in self.passes(self.how.tokens, [self.model.value_width // self.how.tp])]
+        return [(name, NORM, text) for text in self.passes(self.how.tokens, [self.attended])]
 
     def attention_backward(self) -> list[tuple[str, OperatorClass, str]]:
         if self.how.flash:
-            return [("attention_back", ATTENTION, self._flash(backward=True))]
+            text = self.flash(self.queries, self.keys, self.model.causal, backward=True)
+            return [("attention_back", ATTENTION, text)]
         batch, rows = self.products, self.products * self.queries
         q, s, d = self.queries, self.keys, self.head_dim
         steps = [
@@ -323,17 +338,19 @@ class KernelTexts:
         copies = self.passes(self.how.tokens, widths)
         return steps + [(f"heads_copy_back_{number}", NORM, text) for number, text in enumerate(copies)]
 
-    def _flash(self, backward: bool = False) -> str:
+    def flash(self, queries: int, keys: int, causal: bool, cut: int = 1, backward: bool = False) -> str:
+        """Fused attention of queries and keys of each sequence, with 1 / cut of the heads of this GPU."""
+        merged = self.how.cp > 1 and self.how.context == ContextExchange.RING
         return self._text(
             "flash_attention",
             batch=self.how.micro_batch,
-            heads=self.heads,
-            kv_heads=self.heads if self.model.latent else self.kv_heads,
-            seq=self.keys,
-            queries=self.queries if self.queries != self.keys else False,
+            heads=self.heads // cut,
+            kv_heads=(self.heads if self.model.latent else self.kv_heads) // cut,
+            seq=keys,
+            queries=queries if queries != keys else False,
             head_dim=self.head_dim,
-            causal="true" if self.model.causal else "false",
-            stats=self.how.train and not backward,
+            causal="true" if causal else "false",
+            stats=(self.how.train or merged) and not backward,
             backward=backward,
             library="torch" if self.pytorch and not backward else False,
             version=2 if backward and self.pytorch else False,

@@ -1,8 +1,10 @@
 """The schedule of a whole model on one GPU: embedding, layers, output layer, and in training backward and optimizer.
 
-Gradients of the data-parallel group are exchanged layer by layer under the backward pass of the last micro-batch, and
-with ZeRO the weights are gathered after the optimizer (stages 1 and 2) or before each use (stage 3), as in
-arXiv 1910.02054. Pipeline stages run one forward and one backward pass in turn (1F1B, arXiv 2104.04473, section 2.2).
+Gradients of the GPUs with the same weights are exchanged layer by layer under the backward pass of the last
+micro-batch, and with ZeRO the weights are gathered after the optimizer (stages 1 and 2) or before each use (stage 3),
+as in arXiv 1910.02054. With replicas (HSDP: torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, `foreach_reduce`)
+ZeRO shares weights out in a group, and an all-reduce of the parts follows. Pipeline stages run one forward and one
+backward pass in turn (1F1B, arXiv 2104.04473, section 2.2).
 """
 
 from dataclasses import replace
@@ -11,10 +13,11 @@ from typing import NamedTuple
 from tracer.data_type import DataType
 from tracer.models.deployment import Deployment, Software, check_deployment, expert_stage, output_rows
 from tracer.models.kernel_text import cast_of
-from tracer.models.layer import Steps, backward_steps, forward_steps
+from tracer.models.layer import backward_steps, forward_steps
 from tracer.models.memory import head_weights, layer_weights, local_weights, outer_weights
 from tracer.models.schedule import Block, Exchange, Lane, OperatorClass, Schedule, Step
 from tracer.models.shape import ModelShape
+from tracer.models.steps import Steps
 from tracer.models.texts import KernelTexts
 from tracer.models.weight_texts import gathered_weights, optimizer_texts, reduced_gradients
 
@@ -26,14 +29,30 @@ what the one before it has left)."""
 
 
 class Group(NamedTuple):
-    """Weights on one GPU, and the GPUs that have the same weights (`Exchange`)."""
+    """Weights on one GPU, and the GPUs that share them out, or all that have the same without ZeRO (`Exchange`). Other
+    groups have the same, `replicas` in all, this one included."""
 
     weights: int
     gpus: int
     stride: int
+    replicas: int
 
     def exchange(self, kind: str, element_bytes: int) -> Exchange:
         return Exchange(kind, self.weights * element_bytes, self.gpus, self.stride)
+
+    def among_replicas(self, element_bytes: int) -> Exchange:
+        """The sum, over all groups, of the part that each GPU keeps."""
+        size = -(-self.weights // self.gpus) * element_bytes
+        return Exchange("all_reduce", size, self.replicas, self.gpus * self.stride)
+
+
+def _group_of(how: Deployment, weights: int) -> Group:
+    """The group of weights outside experts."""
+    return Group(weights, how.shards, how.tp, how.replicas)
+
+
+def _group_of_experts(how: Deployment, weights: int) -> Group:
+    return Group(weights, how.expert_copies // how.replicas, how.expert_gpus, how.replicas)
 
 
 def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
@@ -60,7 +79,7 @@ def make_schedule(model: ModelShape, how: Deployment) -> Schedule:
             whole = _with_weights(model, how, _with_casts(model, how, block, back=True))
             backward.append(_with_gradients(model, how, whole, _gradients(model, how, block)))
     first = Block("embedding backward", _embedding_backward(model, how), outer=True)
-    outer = Group(outer_weights(model, how), how.dp, how.tp)
+    outer = _group_of(how, outer_weights(model, how))
     backward.append(_with_gradients(model, how, first, {"gradients": outer}))
     return Schedule(
         tuple(forward),
@@ -122,13 +141,13 @@ def _output_backward(model: ModelShape, how: Deployment) -> tuple[Step, ...]:
     again = steps.gathered_again("logits_gather_again")
     gemm = steps.matrix("logits_input", rows, model.hidden, vocab, before)
     steps.reduced("logits_reduce_back", gemm, rows)
-    steps.matrix("logits_weight", model.hidden, vocab, rows, gemm, *again)
+    steps.weight("logits_weight", model.hidden, vocab, rows, gemm, *again)
     waits = tuple(step.name for step in steps.steps if step.name in ("logits_reduce_back", "logits_weight"))
     first = len(steps.steps)
     if not model.causal:
         steps.add("head_norm_back", NORM, *texts.head_backward())
         steps.matrix("head_input", rows, model.hidden, model.hidden)
-        steps.matrix("head_weight", model.hidden, model.hidden, rows)
+        steps.weight("head_weight", model.hidden, model.hidden, rows)
     steps.add("last_norm_back", NORM, *texts.first_norm_backward())
     steps.steps[first] = replace(steps.steps[first], after=waits)
     return tuple(steps.steps)
@@ -150,17 +169,16 @@ def _tied_gradients(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     core/distributed/finalize_model_grads.py, `_allreduce_word_embedding_grads`)."""
     if how.pp == 1 or not model.tied:
         return ()
-    weights = -(-model.vocab * model.hidden // (how.tp * (how.dp if how.zero >= 2 else 1)))
+    weights = -(-model.vocab * model.hidden // (how.tp * (how.shards if how.zero >= 2 else 1)))
     work = Exchange("all_reduce", weights * how.gradient_type.bytes, 2, how.last_stage)
     return (Block("tied gradients", (Step("tied_gradients", COMMUNICATION, work, lane=Lane.PIPELINE),)),)
 
 
 def _gradients(model: ModelShape, how: Deployment, block: Block) -> dict[str, Group]:
     """Exchange of the gradients of a block -> what it exchanges."""
-    groups = {"gradients": Group(_weights(model, how, block), how.dp, how.tp)}
+    groups = {"gradients": _group_of(how, _weights(model, how, block))}
     if block.name.startswith("expert"):
-        own = layer_weights(model, how, dense=False).experts
-        groups["expert_gradients"] = Group(own, how.expert_copies, how.expert_gpus)
+        groups["expert_gradients"] = _group_of_experts(how, layer_weights(model, how, dense=False).experts)
     return groups
 
 
@@ -169,16 +187,19 @@ def _with_gradients(model: ModelShape, how: Deployment, block: Block, groups: di
     which the next layer does not wait for.
 
     Megatron-LM always keeps such a sum. ZeRO 2 and 3 add only the part that a GPU keeps, in reality behind the
-    exchange.
+    exchange. Fused software adds in the GEMMs, and the gradient of the embedding, which is none, here.
     """
     kind, shared = "reduce_scatter" if how.zero >= 1 else "all_reduce", how.zero >= 2
     copies = _copies(model, how, "gradient_copy", *_cut(_exchanged(groups)))
     steps = [replace(step, once=not shared) for step in copies]
-    if how.micro_batches > 1 or how.software == Software.MEGATRON:
-        parts, size = _cut(sum(-(-group.weights // (group.gpus if shared else 1)) for group in groups.values()))
+    added = sum(-(-group.weights // (group.gpus if shared else 1)) for group in groups.values())
+    if how.adds_in_gemm:
+        added = -(-model.embedding_weights // how.tp) if block.outer else 0
+    if added and (how.micro_batches > 1 or how.software == Software.MEGATRON):
+        parts, size = _cut(added)
         work = f"residual:rows={parts},cols={size},dtype={how.gradient_type}"
         steps.append(Step("gradient_sum", NORM, work))
-    exchanges = [replace(step, once=not shared) for step in _exchanges(kind, how.gradient_type.bytes, groups)]
+    exchanges = [replace(step, once=not shared) for step in _sums(kind, how.gradient_type.bytes, groups)]
     names = frozenset(step.name for step in exchanges)
     return replace(block, steps=(*block.steps, *steps, *exchanges), leaves=names)
 
@@ -226,9 +247,19 @@ def _exchanges(kind: str, element_bytes: int, groups: dict[str, Group]) -> list[
     ]
 
 
+def _sums(kind: str, element_bytes: int, groups: dict[str, Group]) -> list[Step]:
+    """The exchanges that add up gradients: in the group of a GPU, then over the groups that have the same weights."""
+    found = _exchanges(kind, element_bytes, groups)
+    for name, group in groups.items():
+        if group.replicas > 1:
+            work, after = group.among_replicas(element_bytes), (name,) if group.gpus > 1 else ()
+            found.append(Step(f"{name}_of_replicas", COMMUNICATION, work, after, Lane.REPLICAS))
+    return found
+
+
 def _exchanged(groups: dict[str, Group]) -> int:
     """Weights that several GPUs have, or share out. Software can copy all of them, or their gradients."""
-    return sum(group.weights for group in groups.values() if group.gpus > 1)
+    return sum(group.weights for group in groups.values() if group.gpus * group.replicas > 1)
 
 
 def _copies(model: ModelShape, how: Deployment, name: str, rows: int, cols: int) -> tuple[Step, ...]:
@@ -242,9 +273,9 @@ def _copies(model: ModelShape, how: Deployment, name: str, rows: int, cols: int)
 def _optimizer(model: ModelShape, how: Deployment) -> tuple[Block, ...]:
     """Update of the weights of this GPU in equal parts; with ZeRO 1 and 2 the new weights are gathered."""
     weights = local_weights(model, how)
-    groups = {"new_weights": Group(weights.others, how.dp, how.tp)}
+    groups = {"new_weights": _group_of(how, weights.others)}
     if weights.experts:
-        groups["new_expert_weights"] = Group(weights.experts, how.expert_copies, how.expert_gpus)
+        groups["new_expert_weights"] = _group_of_experts(how, weights.experts)
     copied, copy_size = _cut(_exchanged(groups))
     parts, size = _cut(weights.divided(how) if how.zero else weights.total)
     steps = Steps(model, how)

@@ -46,10 +46,15 @@ class Heads(Operator):
     kv_heads: int = 0
     queries: int = 0
 
+    @property
+    def masked(self) -> bool:
+        """A query sees keys up to its own position, of as many queries as keys or fewer."""
+        return True
+
     def check(self) -> None:
         if self.kv_heads < 0 or self.heads % (self.kv_heads or self.heads):
             raise UserError(f"{self.NAME} kv_heads = {self.kv_heads}: must divide heads = {self.heads}")
-        if not 0 <= self.queries <= self.seq:
+        if self.queries < 0 or (self.queries > self.seq and self.masked):
             raise UserError(f"{self.NAME} queries = {self.queries}: must be 0 (all) to seq = {self.seq}")
 
 

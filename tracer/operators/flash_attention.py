@@ -3,7 +3,8 @@ on the chip. `tracer.operators.flash_roles` says what is different in versions 3
 pairs of workgroups load keys and values (backward: queries and gradients of outputs) once for both.
 
 q, k, v and o are [batch, sequence, heads, head_dim] (k and v with `kv_heads`); q has `queries` positions, k and v have
-`seq`. With `causal` a query sees the keys up to its own position; the last query sees all.
+`seq`. With `causal` a query sees the keys up to its own position; the last query sees all. Without it there may be more
+queries than keys (a part of a sequence that several GPUs share).
 
 Forward, prompt: a workgroup has BLOCK_M queries of one head and walks the keys in blocks of BLOCK_N, up to the diagonal
 if causal. Generation (one query): a workgroup has the queries of up to 64 heads that share a head of k and v, and one
@@ -130,8 +131,10 @@ class FlashAttention(Heads):
             )
         if self.splits < 0:
             raise UserError(f"flash_attention splits = {self.splits}: must be >= 0")
-        if self.backward and self.queries not in (0, self.seq):
-            raise UserError(f"flash_attention queries = {self.queries}: must be seq with backward=true")
+
+    @property
+    def masked(self) -> bool:
+        return self.causal
 
     @property
     def shape(self) -> FlashShape:

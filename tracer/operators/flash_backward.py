@@ -127,7 +127,9 @@ class FlashBackward(Tiled):
     def line_requests(self) -> int:
         """Estimate of the line requests: 128-byte lines of the streamed tiles and of the sums."""
         s = self.shape
-        rows = s.batch * s.heads * self.blocks * s.queries // (2 if s.causal else 1)
+        rows = s.batch * s.heads * self.blocks * s.queries
+        if s.causal:
+            rows = rows * (2 * s.keys - s.queries) // (2 * s.keys)
         return rows * (2 * s.element_bytes + SUM_BYTES) * s.head_dim // LINE_BYTES + 1
 
     @property
@@ -159,7 +161,7 @@ class FlashBackward(Tiled):
         first = block * self.block_n
         rows = max(0, min(self.block_n, s.keys - first))
         begin = block // together * together * self.block_n
-        start = begin // self.block_m * self.block_m if s.causal else 0
+        start = max(0, begin - (s.keys - s.queries)) // self.block_m * self.block_m if s.causal else 0
         kv_pitch, pitch, row = s.kv_heads * s.row_bytes, s.heads * s.row_bytes, s.row_bytes
         kv = ((batch * s.keys + first) * s.kv_heads + head // s.group) * row
         own = ((batch * s.keys + first) * s.heads + head) * row

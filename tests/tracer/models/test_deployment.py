@@ -25,14 +25,14 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
         ("llama-3-70b", {"pp": 81}, "pp = 81: allowed is 1 to layers = 80"),
         ("llama-3-70b", {"ep": 2}, "ep = 2: allowed is 1: llama-3-70b has no experts"),
         ("mixtral-8x7b", {"tp": 4, "ep": 3}, "ep = 3: allowed is a divisor of experts = 8"),
-        ("mixtral-8x7b", {"tp": 1, "dp": 2, "ep": 4}, "ep = 4: allowed is a divisor of tp \\* dp = 2"),
+        ("mixtral-8x7b", {"tp": 1, "dp": 2, "ep": 4}, "ep = 4: allowed is a divisor of tp \\* cp \\* dp = 2"),
         (
             *("mixtral-8x7b", {"phase": ModelPhase.TRAIN, "tp": 2, "dp": 12, "ep": 8}),
-            r"ep = 8: allowed is 1 or 2 or 4 with tp = 2 and dp = 12 \(tp \* dp = 24 .* here 2\)",
+            r"ep = 8: allowed is 1 or 2 or 4 with tp = 2 and cp \* dp = 12 \(24 GPUs .* here 2\)",
         ),
         (
             *("mixtral-8x7b", {"phase": ModelPhase.TRAIN, "tp": 8, "dp": 3, "ep": 4}),
-            r"ep = 4: allowed is 1 with tp = 8 and dp = 3 \(tp \* dp = 24 .* here 8\)",
+            r"ep = 4: allowed is 1 with tp = 8 and cp \* dp = 3 \(24 GPUs .* here 8\)",
         ),
         ("gpt-22b", {"sequence": 4096}, "sequence = 4096: allowed is 1 to max_positions = 2048"),
         (
@@ -59,6 +59,23 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, tp=8, micro_batch=4, sequence=2048, f
             "micro_batches = 6: allowed is a multiple of pp = 4 with interleave",
         ),
         ("llama-3-70b", {"zero": 4, "phase": ModelPhase.TRAIN}, "zero = 4: allowed is 0 to 3"),
+        ("llama-3-70b", {"replicas": 2}, "replicas = 2: allowed is 1 without training"),
+        (
+            *("llama-3-70b", {"replicas": 2, "dp": 8, "phase": ModelPhase.TRAIN}),
+            "replicas = 2: allowed is 1 without ZeRO",
+        ),
+        (
+            *("llama-3-70b", {"replicas": 3, "dp": 8, "zero": 3, "phase": ModelPhase.TRAIN}),
+            r"replicas = 3: allowed is a divisor of cp \* dp = 8 that leaves groups of 2 GPUs or more",
+        ),
+        (
+            *("llama-3-70b", {"replicas": 8, "dp": 8, "zero": 3, "phase": ModelPhase.TRAIN}),
+            r"replicas = 8: allowed is a divisor of cp \* dp = 8 that leaves groups of 2 GPUs or more",
+        ),
+        (
+            *("mixtral-8x7b", {"replicas": 4, "dp": 16, "ep": 8, "zero": 3, "phase": ModelPhase.TRAIN}),
+            "replicas = 4: allowed is a divisor of the copies of an expert = 2",
+        ),
         ("llama-3-70b", {"tp": 8, "sequence_parallel": True, "sequence": 5}, "tp = 8: allowed is a divisor of tokens"),
     ],
 )

@@ -15,6 +15,10 @@ TRAIN = Deployment(phase=ModelPhase.TRAIN, sequence=1024)
 SPLIT = replace(TRAIN, tp=8, sequence_parallel=True)
 
 
+ADDED = "(?:,out_dtype=fp32,with_c=true)?"
+"""Of the GEMM of a weight's gradient, which adds it to earlier ones."""
+
+
 def blocks(model, how):
     return {block.name: block.steps for block in make_schedule(load_model(model), how).blocks()}
 
@@ -22,7 +26,7 @@ def blocks(model, how):
 def macs(steps):
     """Multiply-accumulates of the linear layers, as the texts of their kernels give them."""
     texts = [step.work for step in steps if step.operator_class == OperatorClass.MATRIX]
-    found = [re.fullmatch(r"gemm:m=(\d+),n=(\d+),k=(\d+)(?:,batch=(\d+))?,dtype=\w+", text) for text in texts]
+    found = [re.fullmatch(rf"gemm:m=(\d+),n=(\d+),k=(\d+)(?:,batch=(\d+))?{ADDED},dtype=\w+", text) for text in texts]
     assert found and all(found)
     sizes = [[int(size or 1) for size in match.groups()] for match in found if match]
     return sum(m * n * k * batch for m, n, k, batch in sizes)

@@ -9,6 +9,7 @@ from tracer.kernels import make_kernels
 from tracer.models.catalogue import load_model
 from tracer.models.deployment import Deployment, ModelPhase, Software
 from tracer.models.memory import local_weights, memory_need
+from tracer.models.schedule import Exchange
 from tracer.models.whole import make_schedule
 
 TRAIN = Deployment(phase=ModelPhase.TRAIN, sequence=128)
@@ -243,7 +244,8 @@ def test_gradients_of_fp32_are_not_cast():
 @pytest.mark.parametrize(("zero", "share"), [(0, 1), (1, 1), (2, 8), (3, 8)])
 def test_only_what_a_gpu_keeps_is_added_to_earlier_gradients(zero, share):
     """Two reads and a write of fp32."""
-    ((kernel,),) = copies(replace(TRAIN, dp=8, zero=zero, micro_batches=4), "backward").values()
+    how = replace(TRAIN, dp=8, zero=zero, micro_batches=4, software=Software.MEGATRON)
+    ((kernel,),) = copies(how, "backward").values()
     assert sum(kernel.moved_bytes) == 3 * 4 * LAYER_WEIGHTS // share
 
 
@@ -266,3 +268,40 @@ def test_rows_of_any_length_have_a_loop(sequence):
     works = {step.name: step.work for step in layer.steps}
     assert f"cols={sequence},vector={2 if sequence % 2 == 0 else 1}," in works["scale"]
     assert all(make_kernels(work) for work in works.values() if isinstance(work, str))
+
+
+@pytest.mark.parametrize(("zero", "micro_batches"), [(1, 2), (3, 2), (3, 1)])
+def test_replicas_share_out_all_weights_each_and_add_the_parts(zero, micro_batches):
+    """HSDP on 4 groups of 8 GPUs: of each layer a reduce-scatter in the group, then an all-reduce of an eighth with the
+    GPUs that keep the same part, 8 apart."""
+    model, how = load_model("llama-3-8b"), replace(TRAIN, dp=32, zero=zero, micro_batches=micro_batches)
+    schedule = make_schedule(model, replace(how, replicas=4))
+    (block,) = (each for each in schedule.backward if each.name == "backward")
+    found = {step.name: step for step in block.steps}
+    kept, summed = found["gradients"], found["gradients_of_replicas"]
+    assert (kept.work.kind, kept.work.bytes, kept.work.gpus) == ("reduce_scatter", 4 * LAYER_WEIGHTS, 8)
+    assert summed.work == Exchange("all_reduce", 4 * LAYER_WEIGHTS // 8, 4, 8)
+    assert summed.after == ("gradients",) and summed.once == kept.once == (zero < 3)
+    assert {"gradients", "gradients_of_replicas"} <= block.leaves
+    gathers = [step.work for each in schedule.blocks() for step in each.steps if "weights" in step.name]
+    assert {(work.gpus, work.stride) for work in gathers if isinstance(work, Exchange)} == {(8, 1)}
+    one, eight = memory_need(model, replace(how, dp=8)), memory_need(model, replace(how, replicas=4))
+    assert one == eight
+
+
+def test_replicas_of_experts_add_the_parts_of_their_copies():
+    """Mixtral on 16 GPUs, 4 groups with its experts: two replicas of two groups; with four nothing of an expert is left
+    to be shared out."""
+    how = replace(TRAIN, dp=16, ep=4, zero=3)
+    for replicas, scattered in ((2, (2, 4)), (4, None)):
+        blocks = make_schedule(load_model("mixtral-8x7b"), replace(how, replicas=replicas)).backward
+        (block,) = (each for each in blocks if each.name == "expert backward")
+        found = {step.name: step.work for step in block.steps if isinstance(step.work, Exchange)}
+        experts = 2 * 3 * 4096 * 14336 * 4
+        summed = found["expert_gradients_of_replicas"]
+        assert summed == Exchange("all_reduce", experts * replicas // 4, replicas, 16 // replicas)
+        shared = found.get("expert_gradients")
+        assert (shared and (shared.gpus, shared.stride)) == scattered
+    need = memory_need(load_model("mixtral-8x7b"), replace(how, replicas=4))
+    weights = local_weights(load_model("mixtral-8x7b"), how)
+    assert need.optimizer == 12 * (-(-weights.others // 4) + weights.experts)

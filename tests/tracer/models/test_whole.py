@@ -121,9 +121,9 @@ def test_gradients_of_latent_projections_are_added():
 
 
 def test_gradients_are_added_up_over_micro_batches():
-    several = steps(replace(HOW, micro_batches=2))
-    assert several["backward"]["gradient_sum"] == "residual:rows=1,cols=12582912,dtype=fp32"
-    assert "gradient_sum" not in steps(HOW)["backward"]
+    eager = replace(HOW, micro_batches=2, software=Software.EAGER)
+    assert steps(eager)["backward"]["gradient_sum"] == "residual:rows=1,cols=12582912,dtype=fp32"
+    assert "gradient_sum" not in steps(replace(eager, micro_batches=1))["backward"]
     for dtype in (DataType.FP16, DataType.FP32):  # Megatron-LM: also with one micro-batch, in the type of the weights
         one = steps(replace(HOW, software=Software.MEGATRON, dtype=dtype))
         assert one["backward"]["gradient_sum"] == f"residual:rows=1,cols=12582912,dtype={dtype}"
@@ -365,3 +365,22 @@ def test_the_gpus_of_a_group_have_their_distance():
         **dict.fromkeys(("dispatch", "combine", "combine_back", "dispatch_back"), (4, 2)),
         **{name: (2, 1) for name in found if "reduce" in name},
     }
+
+
+@pytest.mark.parametrize("model", ["gpt-22b", "llama-3-8b", "deepseek-v3"])
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_fused_software_adds_gradients_in_the_gemms_that_make_them(model, micro_batches):
+    """In fp32, onto those of earlier micro-batches; only the embedding's gradient is no GEMM. ZeRO 2 and 3 keep a part,
+    so they add it by a kernel."""
+    how, shape = replace(HOW, optimizer=Optimizer.ADAM, micro_batches=micro_batches, sequence=512), load_model(model)
+    found = {block: works for block, works in steps(how, shape).items() if block.endswith("backward")}
+    gemms = [(name, work) for works in found.values() for name, work in works.items() if name.endswith("_weight")]
+    assert len(gemms) > 4 and all(",out_dtype=fp32,with_c=true," in work for _, work in gemms)
+    sums = {block: works["gradient_sum"] for block, works in found.items() if "gradient_sum" in works}
+    assert list(sums) == ([] if micro_batches == 1 else ["embedding backward"])
+    if sums:
+        moved = sum(kernel.moved_bytes[1] for kernel in make_kernels(sums["embedding backward"]))
+        assert moved == pytest.approx(4 * shape.embedding_weights, rel=1e-4)
+    shared = steps(replace(how, dp=8, zero=3), shape)
+    assert all("with_c" not in work for works in shared.values() for work in works.values() if isinstance(work, str))
+    assert ("gradient_sum" in shared["expert backward" if shape.experts else "backward"]) == (micro_batches > 1)

@@ -367,3 +367,22 @@ def test_operands_in_shared_memory_are_read_once_for_a_group(version):
     iterations = -(-700 // kernel.block_n)
     loads = workgroup.events[(workgroup.events["kind"] == Kind.LOAD) & (workgroup.events["space"] == Space.SHARED)]
     assert int(loads["count"].sum()) * 512 == groups * iterations * (rows + 2 * tile) * 256
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize(("queries", "keys"), [(300, 1000), (700, 1000), (1000, 1000)])
+def test_a_backward_pass_walks_all_queries_that_see_its_keys_and_no_block_before_them(version, head_dim, queries, keys):
+    """With causality and fewer queries than keys: the last query sees all keys."""
+    fields = f"seq={keys},queries={queries},head_dim={head_dim},backward=1,version={version}"
+    kernel = make_kernels(f"flash_attention:batch=1,heads=1,{fields},dtype=bf16")[1]
+    row = 2 * head_dim
+    base = kernel.part(0).queries[0].address - row * (queries - kernel.part(0).queries[0].rows)
+    pair = kernel.info.cluster
+    for index in range(kernel.info.workgroups):
+        part = kernel.part(index, pair)
+        first_key = index // pair * pair * kernel.block_n
+        begin = (part.queries[0].address - base) // row
+        first_query = max(0, first_key - (keys - queries))
+        assert begin % kernel.block_m == 0 and begin <= first_query < begin + kernel.block_m
+        assert part.queries[0].rows == part.sums.rows == queries - begin

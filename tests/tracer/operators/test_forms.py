@@ -29,6 +29,11 @@ TEXTS = [
         for version in (3, 4)
         for more in (",stats=1", ",head_dim=72,causal=0", ",backward=1", ",queries=100")
     ),
+    *(
+        f"flash_attention:batch=1,heads=2,kv_heads=1,seq=300,{more},version={version}"
+        for version in (2, 3, 4)
+        for more in ("queries=100,backward=1", "queries=500,causal=0", "queries=500,causal=0,backward=1")
+    ),
     "kv_cache:tokens=7,kv_heads=3",
     "gelu:rows=7,cols=36,bias=1,fused=0",
     "swiglu:rows=7,cols=36,backward=1,vector=1",
