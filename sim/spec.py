@@ -295,6 +295,19 @@ class Collective(Unit, frozen=True, kw_only=True):
     pulls: bool  # of a library: receivers load from buffers of the senders; false: senders store to receivers
 
 
+class Power(Unit, frozen=True, kw_only=True):
+    """Power of the board under a load of seconds. It decides the clock that a model's iterations reach; a run has the
+    clock of `cu`, whatever its power."""
+
+    limit_W: float  # of the board; 0 = not known, clocks do not fall
+    idle_W: float
+    clock_W_per_GHz: float  # of all CUs, while kernels run
+    mac_pJ: float  # a multiply-accumulate of 16-bit numbers on the matrix units, with its data on the chip
+    dram_pJ_per_byte: float
+    knee_MHz: float  # clock up to which the voltage is the lowest
+    tensor_macs_per_clk: float  # of a CU, where `cu.tensor_macs_per_clk` has a clock under load in it
+
+
 class Machine(Unit, frozen=True, kw_only=True):
     """One GPU, and its links to other GPUs."""
 
@@ -311,3 +324,4 @@ class Machine(Unit, frozen=True, kw_only=True):
     dma: DMA
     mca: MCA
     collective: Collective
+    power: Power

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Collection
 
-SHORT_LIST = 13
+SHORT_LIST = 14
 """Up to this number of allowed names, a message lists all of them. Above it, it lists the nearest."""
 
 

@@ -161,6 +161,13 @@ BOUNDS: dict[str, Bound] = {
     "collective.slices": Bound(1, KIB, "a slice is smaller than a chunk; each takes a step"),
     "collective.launch_ps": DELAY_PS,
     "collective.step_ps": PATH_PS,
+    "power.limit_W": Bound(0, 100_000, f"{WIDER}; 0 = not known"),
+    "power.idle_W": Bound(0, 100_000, WIDER),
+    "power.clock_W_per_GHz": Bound(0, 100_000, WIDER),
+    "power.mac_pJ": Bound(0, 10_000, WIDER),
+    "power.dram_pJ_per_byte": Bound(0, 100_000, WIDER),
+    "power.knee_MHz": CLOCK,
+    "power.tensor_macs_per_clk": Bound(1, 1_000_000, WIDER),
 }
 """Dotted field of a machine -> Bound, for every field that is a number. A test compares RECORD with the records."""
 

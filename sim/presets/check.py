@@ -56,6 +56,9 @@ def _raise_first(values, rules, name, error):
 def _rules(machine):
     """(True if the rule holds, field, what is allowed) for every rule."""
     yield from bound_rules(leaves(machine))
+    power = machine.power
+    idle = power.idle_W < power.limit_W or power.limit_W == 0
+    yield idle, "power.idle_W", f"less than power.limit_W = {power.limit_W:g}"
     yield from _cu_rules(machine.cu)
     yield from _group_rules(machine)
     yield from _cache_rules(machine)

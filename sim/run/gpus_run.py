@@ -130,7 +130,7 @@ class FusedRun(GpusRun):
         return self.arbitration
 
     def reads(self, field: str) -> bool:
-        return field == "collective.cache" or not field.startswith("collective.")
+        return super().reads(field) and (field == "collective.cache" or not field.startswith("collective."))
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         cluster, launches = fused_cluster(

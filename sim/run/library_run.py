@@ -198,7 +198,7 @@ class LibraryRun(Run):
         return launch if self.choice.algorithm == RING else replace(launch, part=False, keeps=cus[1] - cus[0])
 
     def reads(self, field: str) -> bool:
-        return field != "collective.launch_ps"  # all GPUs are idle until then; `signed` adds it
+        return super().reads(field) and field != "collective.launch_ps"  # all are idle until then; `signed` adds it
 
     def simulated(self, progress: Progress | None, save_points: SavePoints | None) -> RunResult:
         result = run_plan(
@@ -256,7 +256,7 @@ class BesideRun(LibraryRun):
         return {"shared": self.shared, "lead_ps": self.lead_ps}
 
     def reads(self, field: str) -> bool:
-        return True
+        return Run.reads(self, field)
 
     def check(self) -> None:
         """Refuse channels that do not fit.

@@ -33,6 +33,8 @@ from traces.source import KernelSource, TraceSource, stored_warnings, warnings_o
 
 OF_SEVERAL_GPUS = ("link.", "network.", "tracker.", "dma.", "mca.", "collective.")
 """Units that a single GPU does not have, or that only communication uses."""
+OF_PROGRAMS = ("power.",)
+"""What only programs of many runs read (`sim.scenario.power`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +95,7 @@ class Run(ABC):
 
     def reads(self, field: str) -> bool:
         """Can this value of the machine decide the result?"""
-        return True
+        return not field.startswith(OF_PROGRAMS)
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -177,7 +179,7 @@ class OneGpuRun(Run):
         return (*super().modules(), *sorted(module for module in modules if module.partition(".")[0] in ROOMS))
 
     def reads(self, field: str) -> bool:
-        return self.arbiter() == Arbiter.USER or not field.startswith(OF_SEVERAL_GPUS)
+        return super().reads(field) and (self.arbiter() == Arbiter.USER or not field.startswith(OF_SEVERAL_GPUS))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 A group that does not fit in a node has the network cards between nodes. With a library one GPU represents all there,
 too: all links are alike (`over_nodes`, D62). Else every GPU is simulated. A smaller group stands for one of more than
-MAX_GPUS (`simulated`, D63).
+MAX_GPUS (`simulated`, D63). If 1 % suffices, a long exchange is simulated with two shorter buffers (`sizes`).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -31,6 +32,10 @@ TILES = tuple(
 """Tiles of a buffer, the largest first. Rows are as wide as a tile, so each tile is one run of 32 KiB to 512 bytes."""
 TILES_PER_GPU = 4
 """Least number of tiles of a GPU's chunk, if there are smaller tiles: CUs work on them at once (assumed)."""
+LONG_BYTES = 512 << 20
+"""Longest buffer that is simulated where times need not be exact. Behind it the time goes on as from half of it on."""
+LINE_ERROR = 0.01
+"""Stated error of such a time: the largest of six, against whole runs of 1 and 2 GiB (docs/models.md)."""
 LARGEST_BYTES = 1 << 40
 LARGEST_GROUP = 1 << 20
 
@@ -123,8 +128,24 @@ def over_nodes(preset: Preset, gpus: int, near: int, ring: bool, GB_per_s: float
     return with_values(preset, derived, "a group over nodes (D62)")
 
 
-def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryRun:
+def sizes(preset: Preset, exchange: Exchange, exact: bool) -> tuple[int, ...]:
+    """Bytes of the buffers that are simulated: that of `simulated`, or if it is long LONG_BYTES and half of it."""
+    whole = simulated(preset, exchange).whole_bytes
+    return (whole,) if exact or whole <= LONG_BYTES else (LONG_BYTES, LONG_BYTES // 2)
+
+
+def figure_of_whole(preset: Preset, exchange: Exchange, figures: Sequence[int]) -> Fraction:
+    """A figure of the exchange from those of its `sizes`: on a line through two, and for all messages."""
+    first, *others = figures
+    beyond = Fraction(simulated(preset, exchange).whole_bytes - LONG_BYTES, LONG_BYTES // 2)
+    whole = first + sum((first - half) * beyond for half in others)
+    return whole * messages(preset, exchange)
+
+
+def exchange_run(preset: Preset, exchange: Exchange, size: int = 0) -> CollectiveRun | LibraryRun:
     """The run of an exchange on all GPUs of its group, by the library of the preset or plain.
+
+    size: bytes of the buffer that is simulated (`sizes`); 0 = of all of it. The library chooses for all of it.
 
     Raises:
         UserError: one GPU or too many, an impossible size, a topology that lacks the links.
@@ -133,12 +154,13 @@ def exchange_run(preset: Preset, exchange: Exchange) -> CollectiveRun | LibraryR
         raise UserError(f"{exchange.kind}: found {exchange.gpus} GPUs, allowed are 2 to {LARGEST_GROUP}")
     if not 1 <= exchange.bytes <= LARGEST_BYTES:
         raise UserError(f"{exchange.kind}: found {exchange.bytes} bytes, allowed are 1 to {LARGEST_BYTES}")
-    if run := library_run(preset, exchange):
+    if run := library_run(preset, exchange, size):
         return run
     if together(preset, exchange) < exchange.gpus:
         node_gpus = (_near(preset, exchange), "derived")
         preset = with_values(preset, {"network.node_gpus": node_gpus}, "GPUs of a group in a node")
-    return plain_run(preset, simulated(preset, exchange))
+    small = simulated(preset, exchange)
+    return plain_run(preset, replace(small, bytes=small.bytes * size // small.whole_bytes) if size else small)
 
 
 def check_all_to_all(preset: Preset, exchange: Exchange) -> None:
@@ -160,9 +182,9 @@ def launch_of(result: RunResult) -> int:
     return result.time_ps - int(result.figures.get(BARE_PS) or result.time_ps)
 
 
-def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
+def library_run(preset: Preset, exchange: Exchange, data_bytes: int = 0) -> LibraryRun | None:
     """The run of an exchange by the library of the preset; None = it has none. A group that leaves a node partly empty
-    has the protocol of one that fills it."""
+    has the protocol of one that fills it. data_bytes: as `size` of `exchange_run`."""
     name, gpus, near = preset.machine.collective.library, exchange.gpus, together(preset, exchange)
     kind, size, small = exchange.kind, exchange.whole_bytes, simulated(preset, exchange)
     if name == PLAIN:
@@ -181,7 +203,8 @@ def library_run(preset: Preset, exchange: Exchange) -> LibraryRun | None:
     if near < gpus:
         rate_GB_per_s = cards_GB_per_s(preset, row_of(name), (gpus % near or near) if ring else 1)
         chosen = over_nodes(chosen, gpus, near, ring, rate_GB_per_s)
-    return LibraryRun(preset=chosen, kind=kind, gpus=small.gpus, data_bytes=small.whole_bytes, choice=choice)
+    data_bytes = data_bytes or small.whole_bytes
+    return LibraryRun(preset=chosen, kind=kind, gpus=small.gpus, data_bytes=data_bytes, choice=choice)
 
 
 def plain_run(preset: Preset, exchange: Exchange) -> CollectiveRun:

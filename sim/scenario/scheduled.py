@@ -26,7 +26,7 @@ from sim.run.kernel_figures import L2State, dirty_share, figures_of, kernel_run
 from sim.run.result import RunResult
 from sim.run.run import Run
 from sim.scenario.beside import kept_cus, kernels_beside, with_fewer_cus
-from sim.scenario.exchange import exchange_run, launch_of, messages, together
+from sim.scenario.exchange import LINE_ERROR, exchange_run, figure_of_whole, launch_of, sizes, together
 from sim.scenario.iteration import ConfigurationTime, Times, play
 from sim.scenario.pair import AFTER_GEMM, AT_ONCE, Pair, refused_in
 from sim.scenario.result import BY_COPIES, NEEDS, SEQUENTIAL, T3
@@ -58,6 +58,7 @@ class Figures:
         operations: 0 for an exchange.
         gaps_ps: of time_ps, gaps before its kernels, or the launch of a library. Of a pair: the launch in Library.
         time_error: relative error of the time that the run states; 0 = all was simulated.
+        matrix_ps: time for which its matrix units are busy.
         beside_ps: time of a kernel while exchanges keep CUs; 0 = as alone.
         keeps_cus: an exchange that keeps CUs.
     """
@@ -68,6 +69,7 @@ class Figures:
     bound_by: str
     time_error: float = 0.0
     gaps_ps: int = 0
+    matrix_ps: int = 0
     beside_ps: int = 0
     keeps_cus: bool = False
 
@@ -209,13 +211,15 @@ class Scheduled(ABC):
         l2 = L2State.EMPTY if text in self._reducing else L2State.USED
         return kernel_run(preset, self.kernels[text], l2, self.accuracy, self.dirty)
 
-    def run_of(self, work: Work) -> Run:
-        """The run of a step alone."""
-        return self.kernel_run(work) if isinstance(work, str) else exchange_run(self.preset, work)
+    def exchange_runs(self, exchange: Exchange) -> list[Run]:
+        """The runs of an exchange alone, one for each of its `sizes`."""
+        return [exchange_run(self.preset, exchange, size) for size in sizes(self.preset, exchange, self.accuracy == 0)]
 
     def step_runs(self, work: Work) -> list[Run]:
         """The runs of a step: alone, and beside exchanges if they slow it down."""
-        return [self.run_of(work), *([self.beside_run(work)] if isinstance(work, str) and work in self.kept else [])]
+        if isinstance(work, Exchange):
+            return self.exchange_runs(work)
+        return [self.kernel_run(work), *([self.beside_run(work)] if work in self.kept else [])]
 
     def runs(self) -> list[Run]:
         """All different runs."""
@@ -326,12 +330,12 @@ def work_figures(scenario: Scheduled, work: str | Exchange, results: Mapping[str
     results: key of a run -> its result; has those of `scenario.step_runs(work)`.
     """
     if isinstance(work, Exchange):
-        result = results[scenario.run_of(work).key]
-        launch_ps, more = launch_of(result), messages(scenario.preset, work)
-        time_ps = launch_ps + round((result.time_ps - launch_ps) * more)
-        moved = round(int(result.dram_bytes.sum()) * more)
-        keeps = kept_cus(scenario.preset, work) > 0
-        return Figures(time_ps, moved, 0, "link", gaps_ps=launch_ps, keeps_cus=keeps)
+        runs, preset = [results[run.key] for run in scenario.exchange_runs(work)], scenario.preset
+        launch_ps, keeps = launch_of(runs[0]), kept_cus(preset, work) > 0
+        time_ps = launch_ps + round(figure_of_whole(preset, work, [run.time_ps - launch_ps for run in runs]))
+        moved = round(figure_of_whole(preset, work, [int(run.dram_bytes.sum()) for run in runs]))
+        error = LINE_ERROR if len(runs) > 1 else 0.0
+        return Figures(time_ps, moved, 0, "link", error, gaps_ps=launch_ps, keeps_cus=keeps)
     figures = _kernel_figures(scenario, work, results[scenario.kernel_run(work).key])
     if work in scenario.kept:
         figures.beside_ps = _kernel_figures(scenario, work, results[scenario.beside_run(work).key]).time_ps
@@ -348,6 +352,7 @@ def _kernel_figures(scenario: Scheduled, text: str, result: RunResult) -> Figure
         found.bound_by,
         result.extrapolation.get(TIME_ERROR, 0.0),
         found.kernels * gap_ps,
+        round(busy_ps * found.busy["tensor"]),
     )
 
 

@@ -7,9 +7,10 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from sim.presets import load_preset
+from sim.presets import Preset, load_preset
 from sim.scenario.asked import asked_configurations, check_overlap
 from sim.scenario.model import ModelResult, ModelScenario
+from sim.scenario.power import LoadedClock, loaded_clock
 from sim.scenario.result import SEQUENTIAL
 from sim.verbs.accuracy_option import with_accuracy
 from sim.verbs.machine_options import with_machine
@@ -135,7 +136,8 @@ def model(
     if figure:
         save(draw_model(result), Path(figure))
     if as_json:
-        print_json(result.as_dict() | done.costs())
+        loaded = loaded_clock(result)
+        print_json(result.as_dict() | ({"power": loaded.as_dict()} if loaded else {}) | done.costs())
         return
     show_model(result)
     click.echo(done.costs_text())
@@ -208,7 +210,22 @@ def show_model(result: ModelResult) -> None:
     errors = [row["time_error"] for row in steps if row["time_error"]]
     if errors:
         print_text(f"EXTRAPOLATED: {len(errors)} of {len(steps)} steps; stated error {max(errors):.2%} at most")
+    loaded = loaded_clock(result)
+    if loaded:
+        print_text(_power_text(scenario.preset, loaded))
     show_limits(scenario)
+
+
+def _power_text(preset: Preset, loaded: LoadedClock) -> str:
+    full = f"POWER: {loaded.full_power_W:,.0f} W in the mean at {preset.machine.cu.clock_MHz:,.0f} MHz"
+    limit = f"{full}; the board allows {loaded.power.limit_W:,.0f}"
+    if not loaded.falls:
+        return f"{limit}, so the clock does not fall"
+    again = " ".join(f"--set {value}" for value in loaded.overrides)
+    return (
+        f"{limit}. Repeated, the iteration runs at about "
+        f"{loaded.clock_MHz:,.0f} MHz and takes about {time_text(loaded.time_ps)}. To simulate that: {again}"
+    )
 
 
 def _list_models(as_json: bool) -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sim.presets import load_preset
 from sim.run.store import Store, run_or_get
 from sim.scenario.iteration import ConfigurationTime
-from sim.scenario.model import ModelScenario
+from sim.scenario.model import ModelResult, ModelScenario
 from sim.scenario.result import SEQUENTIAL
 from sim.scenario.scheduled import Figures, assemble_schedule, work_figures
 from sim.scenario.timeline import Timeline
@@ -144,10 +144,14 @@ def simulate(scenario: ModelScenario, store: Store, blocks: Iterable[str], names
     return Simulated(scenario, {work: work_figures(scenario, work, results) for work in works})
 
 
+def whole(scenario: ModelScenario, store: Store) -> ModelResult:
+    """A model with all its runs."""
+    return assemble_schedule(scenario, {run.key: run_or_get(run, store).result for run in scenario.runs()})
+
+
 def iteration(scenario: ModelScenario, store: Store) -> ConfigurationTime:
     """An iteration in order."""
-    results = {run.key: run_or_get(run, store).result for run in scenario.runs()}
-    return assemble_schedule(scenario, results).configurations[SEQUENTIAL]
+    return whole(scenario, store).configurations[SEQUENTIAL]
 
 
 class Compared(NamedTuple):

@@ -1,4 +1,4 @@
-"""Training in PyTorch on H100, A100 and MI300X: blind predictions beside the throughput that others measured.
+"""Training on H100, H200, A100 and MI300X: blind predictions beside the throughput that others measured.
 
 `python -m validation.against.training` writes `tables/training.md`. With `--predict` it first simulates the cases that
 have no prediction yet (results in the store are used) and adds them to `predictions/training.csv`.
@@ -20,6 +20,8 @@ import click
 from sim.presets import load_preset
 from sim.run.store import Store
 from sim.scenario.model import ModelScenario
+from sim.scenario.power import loaded_clock
+from sim.scenario.result import SEQUENTIAL
 from tracer.models.catalogue import load_model, models
 from tracer.models.deployment import Deployment, ModelPhase, Recompute, Software
 from tracer.models.schedule import OperatorClass
@@ -27,7 +29,7 @@ from tracer.models.shape import ModelShape
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
 from traces.units import PS_PER_MS, PS_PER_S
 from validation.against.model_predictions import classes
-from validation.against.models import ACCURACY, iteration
+from validation.against.models import ACCURACY, whole
 from validation.csv_file import read_csv, write_csv
 from validation.errors import mean_errors
 
@@ -36,17 +38,34 @@ PREDICTIONS = HERE / "predictions" / "training.csv"
 REFERENCE = HERE / "references" / "training.csv"
 NOTES = HERE / "against" / "training_notes.md"
 TABLE = HERE / "tables" / "training.md"
-WIDTHS = {"mpt-7b": (32, 4096, 32), "mpt-13b": (40, 5120, 40), "gpt2-1.5b": (48, 1600, 25)}
+WIDTHS = {
+    "mpt-7b": (32, 4096, 32), "mpt-13b": (40, 5120, 40), "mpt-30b": (48, 7168, 56), "gpt2-1.5b": (48, 1600, 25)
+}  # fmt: skip
 """Layers, hidden size and heads of models with a plain MLP (llm-foundry, scripts/train/yamls/pretrain; nanoGPT-amd,
 configs/gpt2-1.5b.json)."""
 VOCAB = {"mpt": 50368, "gpt2": 50304}
-H100, A100, MI300X = "h100_sxm", "a100_80g", "mi300x"
+SIZES: dict[str, tuple[str, dict[str, object]]] = {
+    "llama-2-13b": ("llama-2-7b", {"layers": 40, "hidden": 5120, "intermediate": 13824, "heads": 40, "kv_heads": 40}),
+    "llama-3-405b-16": ("llama-3-405b", {"kv_heads": 16, "vocab": 51200}),
+    "llama-3-405b-16-7": ("llama-3-405b", {"kv_heads": 16, "vocab": 51200, "layers": 7}),
+    "nemotron-4-15b": (
+        "gpt-22b",
+        {
+            "layers": 32, "hidden": 6144, "intermediate": 24576, "heads": 48, "kv_heads": 8, "head_dim": 128,
+            "vocab": 256000, "max_positions": 4096, "rotary": True, "bias": False, "tied": False,
+        },
+    ),
+}  # fmt: skip
+"""A model that the catalogue lacks -> one that it has, and what differs: torchtitan (torchtitan/models/llama); NVIDIA's
+dgxc-benchmarking @5f23b67b (llama3.1_405b.yaml: 16 groups of keys, the vocabulary of GPT-2, also with 7 layers;
+nemotron4-15b-synth.yaml, whose squared ReLU is a GELU here)."""
+H100, H200, A100, MI300X = "h100_sxm", "h200", "a100_80g", "mi300x"
 
 
 class Case(NamedTuple):
-    """A row: preset, model, GPUs (all of one group that shares out weights), tokens of a sequence, sequences of a
-    micro-batch, micro-batches, whether the backward pass computes activations again, software, and whether the time
-    has the optimizer in it."""
+    """A row: preset, model, GPUs, tokens of a sequence, sequences of a micro-batch, micro-batches, whether the backward
+    pass computes activations again, software, and whether the time has the optimizer in it; then fields of
+    `Deployment`. All other GPUs are of data parallelism. Tensor-parallel ones divide norms and residuals."""
 
     machine: str
     model: str
@@ -57,27 +76,67 @@ class Case(NamedTuple):
     recompute: int
     software: str
     optimizer: int
+    zero: int = 3
+    replicas: int = 1
+    tp: int = 1
+    cp: int = 1
+    pp: int = 1
+    ep: int = 1
+    interleave: int = 1
 
     @property
-    def tokens(self) -> int:
-        """Of an iteration of one GPU."""
-        return self.sequence * self.micro_batch * self.micro_batches
+    def how(self) -> Deployment:
+        return Deployment(
+            phase=ModelPhase.TRAIN, tp=self.tp, cp=self.cp, pp=self.pp, dp=self.gpus // (self.tp * self.cp * self.pp),
+            ep=self.ep, interleave=self.interleave, sequence_parallel=self.tp > 1, zero=self.zero,
+            replicas=self.replicas, micro_batch=self.micro_batch, micro_batches=self.micro_batches,
+            sequence=self.sequence, recompute=Recompute.FULL if self.recompute else Recompute.NONE,
+            software=Software(self.software),
+        )  # fmt: skip
+
+    @property
+    def tokens(self) -> float:
+        """Of an iteration, divided by the GPUs."""
+        return self.sequence * self.micro_batch * self.micro_batches * self.how.dp / self.gpus
 
 
-FSDP1, FSDP2, COMPILED = Software.EAGER_2023, Software.EAGER, Software.COMPILE
+FSDP1, FSDP2, COMPILED, FUSED = Software.EAGER_2023, Software.EAGER, Software.COMPILE, Software.FUSED
 CASES = (
     *(Case(H100, "mpt-13b", gpus, 2048, 2, 1, 0, FSDP1, 1) for gpus in (8, 16, 32, 64)),
     Case(A100, "mpt-13b", 8, 2048, 2, 3, 0, FSDP1, 1),
     Case(H100, "mpt-7b", 8, 2048, 6, 1, 0, FSDP1, 1),
-    Case(H100, "gpt2-1.5b", 1, 1024, 8, 1, 0, FSDP1, 0),
+    Case(H100, "gpt2-1.5b", 1, 1024, 8, 1, 0, FSDP1, 0, zero=0),
     Case(A100, "llama-2-13b", 64, 4096, 2, 1, 0, FSDP2, 1),
     Case(A100, "mpt-7b", 8, 2048, 6, 2, 0, FSDP1, 1),
     Case(MI300X, "llama-3-8b", 8, 4096, 4, 1, 0, COMPILED, 0),
+    *(Case(H100, "llama-3-8b", gpus, 8192, 1, 32, 0, FUSED, 1, zero=1, cp=2) for gpus in (8, 128)),
+    *(
+        Case(H100, "llama-3-70b", gpus, 8192, 1, 64, 0, FUSED, 1, zero=1, tp=4, cp=2, pp=4, interleave=5)
+        for gpus in (64, 2048)
+    ),
+    *(Case(H100, "gpt-175b", gpus, 2048, 1, 64, 0, FUSED, 1, zero=1, tp=4, pp=8, interleave=6) for gpus in (128, 2048)),
+    *(
+        Case(H100, "llama-3-405b-16", gpus, 8192, 1, 63, 0, FUSED, 1, zero=1, tp=8, cp=2, pp=9, interleave=7)
+        for gpus in (576, 2304)
+    ),
+    Case(H100, "llama-3-405b-16-7", 32, 8192, 1, 63, 0, FUSED, 1, zero=1, tp=8, cp=2),
+    *(Case(H100, "nemotron-4-15b", gpus, 4096, 4, 4, 0, FUSED, 1, zero=1, tp=4) for gpus in (16, 2048)),
+    Case(H100, "nemotron-4-15b", 16, 4096, 2, 4, 0, FUSED, 1, zero=1, tp=2),
+    Case(H100, "qwen3-8b", 16, 4096, 1, 64, 0, FUSED, 1, zero=1),
+    Case(H100, "qwen3-30b-a3b", 16, 4096, 1, 64, 0, FUSED, 1, zero=1, ep=16),
+    Case(H200, "mixtral-8x7b", 256, 4096, 2, 2, 0, FUSED, 1, zero=1, ep=8),
+    Case(H100, "llama-3-70b", 64, 8192, 1, 4, 1, COMPILED, 1, cp=2),
+    Case(H100, "llama-2-7b", 96, 4096, 2, 1, 0, COMPILED, 1, replicas=12),
+    Case(A100, "llama-2-7b", 128, 4096, 2, 1, 0, COMPILED, 1, replicas=16),
+    Case(H100, "mpt-7b", 128, 2048, 6, 1, 0, FSDP1, 1),
+    Case(H100, "mpt-30b", 128, 2048, 8, 1, 1, FSDP1, 1),
 )
 """In the order in which they are simulated."""
 IN_VIEW = "mpt-13b"
 """The model whose measured rows were known when the copies of FSDP were added. Predictions of all others are blind."""
-RATE = "tokens_per_s_per_gpu"
+RATE, CLOCK, LOADED = "tokens_per_s_per_gpu", "loaded_clock_MHz", "loaded_tokens_per_s_per_gpu"
+"""Columns: as simulated; the clock of a board that repeats the step, and the rate there (`sim.scenario.power`). The two
+are empty in older rows, and of machines whose power is not known."""
 HEADER = ("machine", "model", "GPUs", "tokens", "sequences", "micro-batches", "recomputes", "software", "optimizer")
 
 
@@ -85,9 +144,9 @@ def shape(case: Case) -> ModelShape:
     """The model."""
     if case.model in models():
         return load_model(case.model)
-    if case.model not in WIDTHS:  # torchtitan, torchtitan/models/llama/__init__.py
-        sizes = {"layers": 40, "hidden": 5120, "intermediate": 13824, "heads": 40, "kv_heads": 40}
-        return replace(load_model("llama-2-7b"), name=case.model, **sizes)  # type: ignore[arg-type]
+    if case.model in SIZES:
+        like, sizes = SIZES[case.model]
+        return replace(load_model(like), name=case.model, **sizes)  # type: ignore[arg-type]
     layers, hidden, heads = WIDTHS[case.model]
     return ModelShape(
         name=case.model, layers=layers, hidden=hidden, intermediate=4 * hidden, heads=heads, kv_heads=heads,
@@ -97,12 +156,7 @@ def shape(case: Case) -> ModelShape:
 
 def scenario(case: Case) -> ModelScenario:
     """What the row ran."""
-    how = Deployment(
-        phase=ModelPhase.TRAIN, dp=case.gpus, zero=3 if case.gpus > 1 else 0, micro_batch=case.micro_batch,
-        micro_batches=case.micro_batches, sequence=case.sequence,
-        recompute=Recompute.FULL if case.recompute else Recompute.NONE, software=Software(case.software),
-    )  # fmt: skip
-    return ModelScenario(load_preset(case.machine), shape(case), how, ACCURACY, overlap=False)
+    return ModelScenario(load_preset(case.machine), shape(case), case.how, ACCURACY, overlap=False)
 
 
 def read(path: Path) -> dict[Case, dict[str, str]]:
@@ -118,12 +172,19 @@ def write_predictions(store: Store) -> None:
     """Simulate the cases that have no prediction: one that is there was made before its value was known."""
     done: list[tuple[object, ...]] = [tuple(row.values()) for row in read_csv(PREDICTIONS)]
     for case in [case for case in CASES if case not in read(PREDICTIONS)]:
-        times = classes(iteration(scenario(case), store), 1)
-        if not case.optimizer:
-            times["iteration"] -= times[OperatorClass.OPTIMIZER]
-        rate = case.tokens / times.pop("iteration") * PS_PER_S / PS_PER_MS
-        done.append((*case, f"{rate:.1f}", *(f"{time_ms:.1f}" for time_ms in times.values())))
-        write_csv(PREDICTIONS, (*Case._fields, RATE, *(f"{name}_ms" for name in times)), done)
+        result = whole(scenario(case), store)
+        times = classes(result.configurations[SEQUENTIAL], 1)
+        left_out_ms = 0 if case.optimizer else times[OperatorClass.OPTIMIZER]
+        rate = _rate(case, times.pop("iteration") - left_out_ms)
+        loaded = loaded_clock(result)
+        under_load = (loaded.clock_MHz, _rate(case, loaded.time_ps / PS_PER_MS - left_out_ms)) if loaded else ("", "")
+        done.append((*case, rate, *(f"{time_ms:.1f}" for time_ms in times.values()), *under_load))
+        write_csv(PREDICTIONS, (*Case._fields, RATE, *(f"{name}_ms" for name in times), CLOCK, LOADED), done)
+
+
+def _rate(case: Case, time_ms: float) -> str:
+    """Tokens per second and GPU."""
+    return f"{case.tokens / time_ms * PS_PER_S / PS_PER_MS:.1f}"
 
 
 def table() -> str:

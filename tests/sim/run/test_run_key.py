@@ -76,6 +76,8 @@ OTHER_VALUES = {
     "collective": ("collective.cus=1", "collective.workgroups=3", "collective.warps=2", "collective.unroll=2",
                    "collective.slices=2", "collective.launch_ps=777", "collective.step_ps=888",
                    "collective.library=nccl_a100", "collective.pulls=true", "collective.shared_bytes=64"),
+    "power": ("power.limit_W=500", "power.idle_W=50", "power.clock_W_per_GHz=9", "power.mac_pJ=3",
+              "power.dram_pJ_per_byte=50", "power.knee_MHz=777", "power.tensor_macs_per_clk=7"),
 }  # fmt: skip
 """Unit -> every value of it, changed."""
 
@@ -112,10 +114,10 @@ def test_a_value_of_the_machine_is_in_the_key_exactly_where_it_is_read(name):
     assert (
         left_out
         == {
-            "gemm": {"link", "network", "tracker", "dma", "mca", "collective"},
-            "collective": set(),
-            "fused": {"collective"},
-            "side_by_side": set(),
+            "gemm": {"link", "network", "tracker", "dma", "mca", "collective", "power"},
+            "collective": {"power"},
+            "fused": {"collective", "power"},
+            "side_by_side": {"power"},
         }[name]
     )
 

@@ -8,7 +8,7 @@ import pytest
 from sim.presets import load_preset
 from sim.scenario import exchange
 from sim.scenario.collective import Collective, simulate_collective
-from sim.scenario.exchange import buffer_of, exchange_run, launch_of, messages, simulated, together
+from sim.scenario.exchange import LINE_ERROR, buffer_of, exchange_run, launch_of, messages, simulated, together
 from sim.scenario.model import ModelScenario
 from sim.scenario.scheduled import work_figures
 from tracer.models.catalogue import load_model
@@ -187,8 +187,9 @@ def test_figures_of_a_large_group_are_those_of_all_its_messages():
     scenario = ModelScenario(load_preset("h100_sxm"), load_model("bert-large"), how, 0.0, overlap=False)
     work = next(step.work for _, step in scenario.steps() if step.name == "new_weights")
     small = replace(work, bytes=128 << 10)
-    result = scenario.run_of(small).execute()
-    found = work_figures(scenario, small, {scenario.run_of(small).key: result})
+    (run,) = scenario.step_runs(small)
+    result = run.execute()
+    found = work_figures(scenario, small, {run.key: result})
     assert found.gaps_ps == launch_of(result) > 0
     assert found.time_ps - found.gaps_ps == pytest.approx(127 / 63 * (result.time_ps - found.gaps_ps))
     assert found.dram_bytes == pytest.approx(127 / 63 * int(result.dram_bytes.sum()), abs=1)
@@ -229,3 +230,31 @@ def test_the_largest_all_to_all_has_room_for_all_receive_buffers():
 def test_a_group_has_a_largest_size():
     with pytest.raises(UserError, match="all_gather: found 1048577 GPUs, allowed are 2 to 1048576"):
         exchange_run(load_preset("h100_sxm"), Exchange("all_gather", 1 << 30, (1 << 20) + 1))
+
+
+@pytest.mark.parametrize(("kind", "gpus", "dp"), [("reduce_scatter", 8, 8), ("all_gather", 16, 128)])
+def test_a_long_exchange_goes_on_as_its_first_part(kind, gpus, dp, monkeypatch):
+    """Of 128 MiB (of the GPUs that are simulated) from 64 and 32 MiB. With accuracy 0 all of it is simulated."""
+    how = Deployment(phase=ModelPhase.TRAIN, dp=dp, zero=1, sequence=64)
+    asked = Exchange(kind, 128 * dp // gpus << 20, dp)
+    preset = load_preset("h100_sxm", ["network.node_gpus=8"])
+    monkeypatch.setattr("sim.scenario.exchange.LONG_BYTES", 64 << 20)
+    monkeypatch.setattr("sim.scenario.exchange.MAX_GPUS", 16)
+    scenarios = [
+        ModelScenario(preset, load_model("bert-large"), how, accuracy, overlap=False) for accuracy in (0.0, 0.01)
+    ]
+    runs = [scenario.step_runs(asked) for scenario in scenarios]
+    assert [[run.data_bytes >> 20 for run in each] for each in runs] == [[128], [64, 32]]
+    assert len({run.choice for each in runs for run in each}) == 1  # that of all bytes
+    results = {run.key: run.execute() for each in runs for run in each}
+    whole, line = (work_figures(scenario, asked, results) for scenario in scenarios)
+    assert line.time_ps == pytest.approx(whole.time_ps, rel=0.03)  # so short ones are less even
+    assert line.dram_bytes == pytest.approx(whole.dram_bytes, rel=1e-3)
+    assert (whole.time_error, line.time_error) == (0.0, LINE_ERROR)
+    assert line.gaps_ps == whole.gaps_ps == launch_of(results[runs[0][0].key])
+
+
+def test_a_plain_exchange_has_the_buffer_that_is_asked_for():
+    preset = load_preset("t3_2024")
+    whole, part = (exchange_run(preset, Exchange("send_recv", 1 << 22, 2), size) for size in (0, 1 << 21))
+    assert whole.source.problem.m == 4 * part.source.problem.m

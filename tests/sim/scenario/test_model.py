@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sim.presets import load_preset
+from sim.run.library_run import LibraryRun
 from sim.run.runner import run_all
 from sim.run.store import Store
 from sim.scenario.model import ModelScenario
@@ -16,7 +17,7 @@ from sim.scenario.scheduled import assemble_schedule
 from sim.verbs.model import model as verb
 from sim.verbs.schedule_run import show_limits
 from tracer.models.catalogue import load_model
-from tracer.models.deployment import Deployment, ModelPhase
+from tracer.models.deployment import ContextExchange, Deployment, ModelPhase
 from tracer.models.schedule import Exchange, OperatorClass
 from tracer.models.shape import ModelShape, Norm
 from tracer.streams import Flow
@@ -168,7 +169,7 @@ def test_only_a_pair_has_the_plain_exchange_of_sequential():
     (exchange,) = {exchange for _, exchange in scenario.pairs}
     keys = {step.name: scenario.key_of(block, step) for block, step in scenario.steps()}
     assert keys["embedding_reduce"] == exchange and keys["mlp_reduce"] == (scenario_text(scenario, 256), exchange)
-    assert exchange in scenario.alone and scenario.run_of(exchange) in scenario.runs()
+    assert exchange in scenario.alone and scenario.exchange_runs(exchange)[0] in scenario.runs()
     plain = ModelScenario(load_preset("t3_2024"), TINY, HOW)
     assert not plain.alone & {exchange for _, exchange in plain.pairs}  # the same plan: one run
 
@@ -398,3 +399,29 @@ def test_the_list_of_models_is_numbers_in_csv():
     assert {row[0]: float(row[1]) for row in rows} == {
         name: round(each["parameters"] / 1e9, 1) for name, each in listed.items()
     }
+
+
+def test_a_ring_hides_keys_beside_attention_and_a_gather_does_not(store):
+    """Two GPUs share each sequence; all but the last exchange of a ring runs beside the attention of the own keys."""
+    preset = load_preset("t3_2024", ["link.topology=fully_connected", "l2.bytes=1048576"])
+    times = {}
+    for context in ContextExchange:
+        how = Deployment(cp=2, sequence=512, context=context)
+        result, _ = _result(ModelScenario(preset, replace(TINY, layers=1), how, overlap=False), store)
+        base = result.configurations[SEQUENTIAL]
+        communication_ps = base.class_ps[OperatorClass.COMMUNICATION]
+        times[context] = (base.exposed_ps, communication_ps)
+        assert communication_ps > 0 and base.exposed_ps <= communication_ps
+    exposed_ps, communication_ps = times[ContextExchange.RING]
+    assert exposed_ps < communication_ps
+    for context in (ContextExchange.GATHER, ContextExchange.ULYSSES):
+        assert times[context][0] == times[context][1]
+
+
+def test_replicas_add_an_exchange_between_nodes():
+    """HSDP on two nodes of two GPUs: shares in a node, then their sums over the network."""
+    preset = load_preset("h100_sxm", [SMALL_L2, "network.node_gpus=2"])
+    how = Deployment(phase=ModelPhase.TRAIN, dp=4, zero=3, replicas=2, sequence=64)
+    runs = [run for run in ModelScenario(preset, TINY, how, overlap=False).runs() if isinstance(run, LibraryRun)]
+    nodes = {run.kind: run.choice.nodes for run in runs}
+    assert nodes == {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
