@@ -81,6 +81,18 @@ def test_a_prompt_takes_the_sum_of_its_steps(prompt):
     assert {row["count"] for row in rows if row["name"].startswith("layer/")} == {3}
 
 
+def test_a_gemm_keeps_matrix_units_busy_for_its_operations(prompt):
+    cu = prompt.scenario.preset.machine.cu
+    for block, step in prompt.scenario.steps():
+        figures = prompt.figures[prompt.scenario.key_of(block, step)]
+        if step.operator_class == OperatorClass.MATRIX:
+            macs = figures.matrix_ps * 1e-6 * cu.clock_MHz * cu.count * cu.tensor_macs_per_clk
+            assert 0.99 * figures.operations <= 2 * macs  # more if a tile is larger than the output
+            assert 0 < figures.matrix_ps < figures.time_ps
+        else:
+            assert (figures.matrix_ps > 0) == (step.operator_class == OperatorClass.ATTENTION)
+
+
 def test_t3_reaches_the_paired_gemms_and_their_reductions(prompt):
     rows = {row["name"]: row["count"] * row["time_ns"] for row in prompt.operators()}
     names = ("layer/output", "layer/attention_reduce", "layer/mlp_down", "layer/mlp_reduce")

@@ -126,6 +126,11 @@ def test_ulysses_exchanges_heads_for_parts_of_sequences():
     assert backward["attention_back"].work == f"{text},backward=true,dtype=bf16"
 
 
+def test_a_gpu_has_its_part_of_the_cache():
+    whole, part = (memory_need(load_model(LLAMA), Deployment(cp=cp, sequence=8192)).kv_cache for cp in (1, 4))
+    assert whole == 4 * part == 32 * 8192 * KEYS
+
+
 def test_a_prompt_keeps_the_sums_that_merge_its_parts():
     ring = steps_of(Deployment(cp=2, sequence=4096))
     assert all("stats=true" in ring[f"attention_{n}"].work for n in (0, 1))

@@ -386,3 +386,12 @@ def test_a_backward_pass_walks_all_queries_that_see_its_keys_and_no_block_before
         first_query = max(0, first_key - (keys - queries))
         assert begin % kernel.block_m == 0 and begin <= first_query < begin + kernel.block_m
         assert part.queries[0].rows == part.sums.rows == queries - begin
+    walked = sum(kernel.part(index, pair).sums.rows for index in range(kernel.info.workgroups))
+    assert kernel.line_requests == pytest.approx(walked * (2 * 2 + 4) * head_dim / 128, rel=0.35)
+
+
+def test_with_causality_no_query_is_before_all_keys():
+    text = "flash_attention:batch=1,heads=1,seq=100,queries=101,causal="
+    assert make_kernel(text + "0").shape.queries == 101
+    with pytest.raises(UserError, match=r"queries = 101: must be 0 \(all\) to seq = 100"):
+        make_kernel(text + "1")
