@@ -39,11 +39,7 @@ class Span(NamedTuple):
 def add_attention(steps: Steps) -> None:
     """Add the attention of a forward pass behind what makes queries, keys and values."""
     if steps.how.cp > 1:
-        {
-            ContextExchange.RING: _ring,
-            ContextExchange.GATHER: _gather,
-            ContextExchange.ULYSSES: _ulysses,
-        }[steps.how.context](steps)
+        FORWARD[steps.how.context](steps)
         return
     for name, kind, work in steps.texts.attention():
         steps.add(name, kind, work)
@@ -52,11 +48,7 @@ def add_attention(steps: Steps) -> None:
 def add_attention_backward(steps: Steps) -> None:
     """Add the attention of a backward pass behind what makes the gradient of its output."""
     if steps.how.cp > 1:
-        {
-            ContextExchange.RING: _ring_backward,
-            ContextExchange.GATHER: _gather_backward,
-            ContextExchange.ULYSSES: _ulysses_backward,
-        }[steps.how.context](steps)
+        BACKWARD[steps.how.context](steps)
         return
     for name, kind, work in steps.texts.attention_backward():
         steps.add(name, kind, work)
@@ -186,3 +178,11 @@ def _exchange_heads(steps: Steps, name: str, widths: list[int]) -> None:
     how = steps.how
     size = how.tokens * sum(widths) * how.dtype.bytes
     steps.exchange(f"{name}_exchange", "all_to_all", size, how.cp, how.tp, lane=Lane.CONTEXT)
+
+
+FORWARD = {ContextExchange.RING: _ring, ContextExchange.GATHER: _gather, ContextExchange.ULYSSES: _ulysses}
+BACKWARD = {
+    ContextExchange.RING: _ring_backward,
+    ContextExchange.GATHER: _gather_backward,
+    ContextExchange.ULYSSES: _ulysses_backward,
+}
