@@ -172,9 +172,10 @@ def _deployment(given: dict[str, Any], gpus: int | None, tokens: int | None) -> 
 def show_model(result: ModelResult) -> None:
     """Print the tables of a model."""
     scenario, how = result.scenario, result.scenario.how
+    shared = f"cp {how.cp}, " if how.cp > 1 else ""
     print_text(
         f"{scenario.preset.name}: {scenario.preset.title}\n"
-        f"{scenario.model.name}, {how.phase}: {how.gpus} GPUs (tp {how.tp}, cp {how.cp}, pp {how.pp}, dp {how.dp}, "
+        f"{scenario.model.name}, {how.phase}: {how.gpus} GPUs (tp {how.tp}, {shared}pp {how.pp}, dp {how.dp}, "
         f"ep {how.ep}), {how.tokens * how.cp:,} tokens per micro-batch, {how.dtype}\n{scenario.model.text}\n"
     )
     base = result.configurations[SEQUENTIAL]
