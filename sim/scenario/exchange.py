@@ -35,7 +35,7 @@ TILES_PER_GPU = 4
 LONG_BYTES = 512 << 20
 """Longest buffer that is simulated where times need not be exact. Behind it the time goes on as from half of it on."""
 LINE_ERROR = 0.01
-"""Stated error of such a time: the largest of six, against whole runs of 1 and 2 GiB (docs/models.md)."""
+"""Stated error of such a time: the largest of seven, against whole runs of 1 and 2 GiB (docs/models.md)."""
 LARGEST_BYTES = 1 << 40
 LARGEST_GROUP = 1 << 20
 
@@ -142,10 +142,10 @@ def figure_of_whole(preset: Preset, exchange: Exchange, figures: Sequence[int]) 
     return whole * messages(preset, exchange)
 
 
-def exchange_run(preset: Preset, exchange: Exchange, size: int = 0) -> CollectiveRun | LibraryRun:
+def exchange_run(preset: Preset, exchange: Exchange, data_bytes: int = 0) -> CollectiveRun | LibraryRun:
     """The run of an exchange on all GPUs of its group, by the library of the preset or plain.
 
-    size: bytes of the buffer that is simulated (`sizes`); 0 = of all of it. The library chooses for all of it.
+    data_bytes: of the buffer that is simulated (`sizes`); 0 = all of it. The library chooses for all of it.
 
     Raises:
         UserError: one GPU or too many, an impossible size, a topology that lacks the links.
@@ -154,13 +154,15 @@ def exchange_run(preset: Preset, exchange: Exchange, size: int = 0) -> Collectiv
         raise UserError(f"{exchange.kind}: found {exchange.gpus} GPUs, allowed are 2 to {LARGEST_GROUP}")
     if not 1 <= exchange.bytes <= LARGEST_BYTES:
         raise UserError(f"{exchange.kind}: found {exchange.bytes} bytes, allowed are 1 to {LARGEST_BYTES}")
-    if run := library_run(preset, exchange, size):
+    if run := library_run(preset, exchange, data_bytes):
         return run
     if together(preset, exchange) < exchange.gpus:
         node_gpus = (_near(preset, exchange), "derived")
         preset = with_values(preset, {"network.node_gpus": node_gpus}, "GPUs of a group in a node")
     small = simulated(preset, exchange)
-    return plain_run(preset, replace(small, bytes=small.bytes * size // small.whole_bytes) if size else small)
+    return plain_run(
+        preset, replace(small, bytes=small.bytes * data_bytes // small.whole_bytes) if data_bytes else small
+    )
 
 
 def check_all_to_all(preset: Preset, exchange: Exchange) -> None:
@@ -184,7 +186,7 @@ def launch_of(result: RunResult) -> int:
 
 def library_run(preset: Preset, exchange: Exchange, data_bytes: int = 0) -> LibraryRun | None:
     """The run of an exchange by the library of the preset; None = it has none. A group that leaves a node partly empty
-    has the protocol of one that fills it. data_bytes: as `size` of `exchange_run`."""
+    has the protocol of one that fills it. data_bytes: as of `exchange_run`."""
     name, gpus, near = preset.machine.collective.library, exchange.gpus, together(preset, exchange)
     kind, size, small = exchange.kind, exchange.whole_bytes, simulated(preset, exchange)
     if name == PLAIN:

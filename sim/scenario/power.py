@@ -18,7 +18,7 @@ from sim.scenario.result import SEQUENTIAL
 from sim.scenario.scheduled import ScheduleResult
 from sim.spec import Power
 from tracer.models.schedule import OperatorClass
-from traces.units import PS_PER_NS, PS_PER_S
+from traces.units import HZ_PER_MHZ, PS_PER_NS, PS_PER_S
 
 EXPONENT = 1.5
 """Of the clock above the knee in the energy of an operation. `validation/references/clocks.csv`: A100, GEMMs of 8192^3
@@ -27,7 +27,7 @@ STEP_MHZ = 15.0
 """Distance of two clocks of an A100, H100 or H200."""
 SCALED = (OperatorClass.MATRIX, OperatorClass.ATTENTION)
 """Classes whose time follows the clock."""
-PJ, HZ_PER_MHZ = 1e-12, 1e6
+PJ = 1e-12
 
 
 @dataclass(frozen=True)

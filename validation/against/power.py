@@ -14,6 +14,7 @@ from sim.presets import load_preset
 from sim.scenario.power import power_W
 from sim.spec import Power
 from traces.command.document import Heading, Table, Text, notes, to_markdown, write_page
+from traces.units import GIGA, TERA
 from validation.csv_file import read_csv
 from validation.errors import mean_errors
 
@@ -21,7 +22,6 @@ HERE = Path(__file__).parents[1]
 REFERENCE = HERE / "references" / "clocks.csv"
 NOTES = HERE / "against" / "power_notes.md"
 TABLE = HERE / "tables" / "power.md"
-TERA, GIGA = 1e12, 1e9
 LARGEST_ERROR_MHZ = 0.01
 """Of the clock at the limit, found by halving."""
 

@@ -371,7 +371,7 @@ def test_the_links_are_those_of_the_library_that_exchanges():
     [
         (["llama-3-70b"], r"needs 13\d\.\d GiB on each GPU"),
         (["llama-3-8b", "--tp", "3"], "tp = 3: allowed is a divisor of heads = 32"),
-        (["llama-3-8b", "--gpus", "3"], "--gpus: found 3, allowed is tp x pp x dp = 1"),
+        (["llama-3-8b", "--gpus", "3"], "--gpus: found 3, allowed is tp x cp x pp x dp = 1"),
         (["llama-3-8b", "--tokens", "10", "--micro-batch", "3"], "--tokens: found 10"),
         (["llama-3-8b", "--tokens", "64", "--sequence", "32"], "--tokens: found 64 beside --sequence 32"),
         (["llama-3-8b", "--tokens", "64", "--sequence", "2048"], "--tokens: found 64 beside --sequence 2048"),
